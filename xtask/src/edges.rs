@@ -1,10 +1,11 @@
 //! Which crate may use which. The arrows are those of ARCHITECTURE.md:
 //!
 //! ```text
-//! engine ─▶ core, brokers   stores ─▶ engine, core   sim ─▶ engine, brokers, core   client ─▶ api, brokers   windlass ─▶ the others
+//! store ─▶ core   engine ─▶ store, core, brokers   stores ─▶ store, core   sim ─▶ engine, store, brokers, core
+//! client ─▶ api, brokers   windlass ─▶ the others
 //! ```
 //!
-//! Tests may use `testkit`, which uses nothing of ours.
+//! Tests may use `testkit`, which uses nothing of ours, and `conformance`, which uses `store` and `core`.
 //!
 //! `core`, `api` and `brokers` use nothing of ours. Products (the folders of `stores` and `brokers`) never use one another. What makes a
 //! crate what it is (the core decides and does nothing, the engine has no runtime, the client no server in it) is
@@ -21,17 +22,26 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-core", &[]),
     ("windlass-api", &[]),
     ("windlass-brokers", &["windlass-testkit"]),
-    ("windlass-engine", &["windlass-core", "windlass-brokers"]),
+    ("windlass-store", &["windlass-core", "windlass-conformance"]),
+    ("windlass-conformance", &["windlass-core", "windlass-store"]),
+    ("windlass-engine", &["windlass-core", "windlass-store", "windlass-brokers", "windlass-conformance"]),
     ("windlass-testkit", &[]),
-    ("windlass-stores", &["windlass-engine", "windlass-core", "windlass-testkit"]),
-    ("windlass-sim", &["windlass-engine", "windlass-brokers", "windlass-core"]),
-    ("windlass-powercut", &["windlass-stores", "windlass-engine", "windlass-core"]),
+    (
+        "windlass-stores",
+        &["windlass-store", "windlass-core", "windlass-conformance", "windlass-engine", "windlass-testkit"],
+    ),
+    (
+        "windlass-sim",
+        &["windlass-engine", "windlass-store", "windlass-brokers", "windlass-core", "windlass-conformance"],
+    ),
+    ("windlass-powercut", &["windlass-stores", "windlass-store", "windlass-core", "windlass-conformance"]),
     ("windlass-client", &["windlass-api", "windlass-brokers", "windlass-testkit"]),
     (
         "windlass",
         &[
             "windlass-core",
             "windlass-engine",
+            "windlass-store",
             "windlass-stores",
             "windlass-api",
             "windlass-brokers",
@@ -57,12 +67,18 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ),
     ("windlass-client", &["axum", "hyper", "rusqlite"], "the client has no server code in it"),
     ("windlass-client", &["windlass-testkit"], KIT),
+    ("windlass-store", &["windlass-conformance"], SUITE),
+    ("windlass-engine", &["windlass-conformance"], SUITE),
+    ("windlass-stores", &["windlass-conformance"], SUITE),
+    ("windlass-stores", &["windlass-engine"], "a store knows the port, and not who uses it"),
     ("windlass-stores", &["windlass-testkit"], KIT),
     ("windlass-brokers", &["windlass-testkit"], KIT),
     ("windlass", &["windlass-testkit"], KIT),
 ];
 
 const KIT: &str = "the test kit is for tests";
+
+const SUITE: &str = "the suite for stores is for tests";
 
 /// The crates whose folders are products.
 const PRODUCT_FOLDERS: &[&str] = &["crates/stores/src", "crates/brokers/src"];
@@ -105,9 +121,10 @@ fn check_allowed<'a>(name: &str, uses: impl Iterator<Item = &'a str>, findings: 
 }
 
 fn check_never<'a>(name: &str, uses: impl Iterator<Item = &'a str>, findings: &mut Findings) {
-    let Some((_, never, reason)) = NEVER.iter().find(|(of, ..)| *of == name) else { return };
-    for used in uses.filter(|used| never.contains(used)) {
-        findings.add(name, format_args!("may not use {used}: {reason}"));
+    for used in uses {
+        for (_, _, reason) in NEVER.iter().filter(|(of, never, _)| *of == name && never.contains(&used)) {
+            findings.add(name, format_args!("may not use {used}: {reason}"));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Alarms: what a person must see. Raised by a message of a task, then acknowledged and resolved.
+//! Alarms: conditions that an operator must see. Raised by a message of a task, then acknowledged and resolved.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::{Actor, Name, StuckKind, TaskId, Timestamp};
 
-/// Identifies an alarm: the same trouble of the same step is the same alarm.
+/// Identifies an alarm: the same trouble with the same step is the same alarm.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AlarmId(pub Arc<str>);
 
@@ -29,9 +29,9 @@ impl fmt::Display for AlarmId {
     }
 }
 
-/// What an alarm is about: the kinds of trouble with a task that is there, and one with a task that could not be.
+/// The kind of an alarm: trouble with a task, or with a task that could not be accepted, or with the server.
 ///
-/// Written down by their places in this list: a new one comes last.
+/// Stored by the position in this list: append new kinds at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum AlarmKind {
     /// [`StuckKind::Held`].
@@ -42,17 +42,17 @@ pub enum AlarmKind {
     RollbackFailed,
     /// [`StuckKind::EngineFault`].
     EngineFault,
-    /// A task that an application enqueued in a transaction of its own was not accepted.
+    /// A task that an application enqueued in its own transaction was not accepted.
     Refused,
-    /// A broker takes nothing; it is about no task: [`TaskId::NONE`].
+    /// A broker accepts no messages; concerns no task: [`TaskId::NONE`].
     BrokerAway,
-    /// A message that was to start a task did not; it is about no task: [`TaskId::NONE`].
+    /// A message that should have started a task did not; concerns no task: [`TaskId::NONE`].
     MessageRefused,
-    /// The date of the server's machine was set back; it is about no task: [`TaskId::NONE`].
+    /// The date of the server's machine was set back; concerns no task: [`TaskId::NONE`].
     ClockSetBack,
-    /// Rows of the task in the store are damaged, and it is left out of all work.
+    /// Rows of the task in the store are damaged, and the task is skipped in all work.
     DamagedRow,
-    /// The store lost changes that it had confirmed; it is about no task: [`TaskId::NONE`].
+    /// The store lost changes that it had confirmed; concerns no task: [`TaskId::NONE`].
     StoreWentBack,
 }
 
@@ -68,7 +68,7 @@ impl From<StuckKind> for AlarmKind {
 }
 
 impl AlarmKind {
-    /// The word for it.
+    /// The stable code of the kind.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl AlarmKind {
 }
 
 impl StuckKind {
-    /// The word for it.
+    /// The stable code of the kind.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -99,62 +99,62 @@ impl StuckKind {
     }
 }
 
-/// Something a person must see.
+/// A condition that an operator must see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
     /// Its id.
     pub id: AlarmId,
     /// The kind of trouble.
     pub kind: AlarmKind,
-    /// The task it is about.
+    /// The task it concerns.
     pub task: TaskId,
-    /// The step it is about.
+    /// The step it concerns.
     pub step: Option<Name>,
-    /// What happened.
+    /// The message for operators.
     pub message: Box<str>,
     /// When it was raised last.
     pub raised_at: Timestamp,
     /// How often it was raised.
     pub raised: u32,
-    /// How far people are with it.
+    /// Its progress.
     pub state: AlarmState,
     /// Who acknowledged or resolved it.
     pub by: Option<Actor>,
 }
 
-/// How far people are with an alarm.
+/// The progress of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlarmState {
-    /// Nobody has seen it.
+    /// No operator has acknowledged it.
     Raised,
-    /// Somebody has.
+    /// An operator has acknowledged it.
     Acknowledged,
-    /// It is over.
+    /// The trouble is over.
     Resolved,
 }
 
-/// Something told to an alarm.
+/// A command to an alarm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlarmCommand {
-    /// It happened, or happened again.
+    /// The trouble happened, or happened again.
     Raise {
         /// The kind of trouble.
         kind: AlarmKind,
-        /// The task it is about.
+        /// The task it concerns.
         task: TaskId,
-        /// The step it is about.
+        /// The step it concerns.
         step: Option<Name>,
-        /// What happened.
+        /// The message for operators.
         message: Box<str>,
     },
-    /// A person has seen it.
+    /// An operator acknowledges it.
     Acknowledge {
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
-    /// It is over.
+    /// The trouble is over.
     Resolve {
-        /// Who settled it.
+        /// Who resolved it.
         by: Option<Actor>,
     },
 }
@@ -165,16 +165,16 @@ pub enum AlarmRejection {
     /// It was never raised.
     #[error("there is no such alarm")]
     Unknown,
-    /// It is over.
+    /// It is already resolved.
     #[error("the alarm is resolved already")]
     Resolved,
 }
 
 impl Alarm {
-    /// What `command` makes of the alarm with this id, if there is one yet. `None` inside: nothing changes.
+    /// The result of `command` on the alarm with this id, if it exists. `Ok(None)`: nothing changes.
     ///
     /// # Errors
-    /// When the alarm is not there, or is over and a person acknowledges it.
+    /// When the alarm does not exist, or is resolved and an operator acknowledges it.
     pub fn apply(
         alarm: Option<&Self>,
         id: &AlarmId,

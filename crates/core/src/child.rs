@@ -1,13 +1,13 @@
-//! Child tasks: what a task says to the one that its step started, and what comes back.
+//! Child tasks: the messages between a task and the child tasks that its steps started.
 //!
 //! ```text
-//! parent ──Start───▶ child … ──ChildEnded──▶ parent     the step is done with its result, or fails with its message
-//! parent ──Cancel──▶ child … ──ChildEnded──▶ parent     the parent turned around while the child was under way
-//! parent ──Undo────▶ child … ──ChildEnded──▶ parent     the child had succeeded: it goes back, and so is the step undone
+//! parent ──Start───▶ child … ──ChildEnded──▶ parent     the step succeeds with its result, or fails with its message
+//! parent ──Cancel──▶ child … ──ChildEnded──▶ parent     the parent started rolling back while the child was running
+//! parent ──Undo────▶ child … ──ChildEnded──▶ parent     the child had succeeded: it rolls back, which rolls the step back
 //! ```
 //!
-//! Each arrow is a message: written in its sender's commit, consumed in its receiver's. A child that ends in any other
-//! way than by success has undone itself by then, so of its step there is nothing left to undo.
+//! Each arrow is a message: written in its sender's commit, consumed in its receiver's commit. A child task that did
+//! not succeed has rolled back by then, so its step needs no rollback.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,41 +15,41 @@ use crate::{
     ActKey, ActState, Actor, Awaited, CHILD_TIMEOUT_DEFAULT, Cause, DATA_CODE, DEADLINE_CODE, Direction,
     Doer, Ending, Event, EventKind, Failure, Input, Json, Message, Millis, Name, Parent, Phase, Task, TaskId,
     Timestamp,
-    mix::mix,
     planted::{Bug, is_planted},
+    values::mix::mix,
 };
 
-/// How many tasks may stand below one another, the topmost included: more are hardly meant, and a flow that comes back
-/// to itself would start tasks for ever.
+/// The maximum nesting depth of tasks, the topmost one included: deeper nesting is hardly intended, and a flow that
+/// runs itself would start tasks forever.
 pub const DEPTH_MAX: u32 = 8;
 
-/// The most bytes of parameters that a child is given: as many as may be submitted.
+/// The maximum bytes of a child task's parameters: the same as for a submit.
 pub const CHILD_PARAMS_BYTES_MAX: usize = 1 << 20;
 
-/// The most bytes of results that a child hands over: as many as a worker may return.
+/// The maximum bytes of a child task's results: the same as for a worker's result.
 pub const CHILD_RESULT_BYTES_MAX: usize = 256 << 10;
 
-/// What a task says to the one that its step started.
+/// A command from a task to its child task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChildCommand {
-    /// Begin.
+    /// Start.
     Start(Box<ChildStart>),
-    /// Stop, and undo what was done. One that has ended stays as it is.
+    /// Stop, and roll back. An ended child task does not change.
     Cancel,
-    /// Undo what was done, though it has succeeded.
+    /// Roll back, although it has succeeded.
     Undo,
 }
 
-/// How a child begins.
+/// The start of a child task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildStart {
-    /// Its flow, in the newest version there is when it begins.
+    /// Its flow; the newest version when it starts.
     pub flow: Name,
     /// Its parameters, as the text of a JSON object.
     pub params: Box<str>,
     /// From -10 to 10.
     pub priority: i8,
-    /// By when it must have ended, or else it is turned around.
+    /// Its deadline; after that it starts rolling back.
     pub until: Option<Timestamp>,
     /// Who submitted the topmost task.
     pub by: Option<Actor>,
@@ -57,19 +57,19 @@ pub struct ChildStart {
     pub traceparent: Option<Box<str>>,
 }
 
-/// What a child came to.
+/// The result of a child task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChildEnd {
-    /// It has succeeded, and this is what its steps returned, as the text of a JSON object.
+    /// It has succeeded, with the results of its steps, as the text of a JSON object.
     Succeeded(Option<Box<str>>),
-    /// It was never begun, or has undone what it did.
+    /// It was never started, or has rolled back.
     Undone(Failure),
-    /// It was kept no longer than finished tasks are.
+    /// It was deleted at the end of its retention.
     Gone,
 }
 
 impl ChildStart {
-    /// What is submitted with the child. Its flow's own deadline holds as well.
+    /// The input of the child task. The deadline of its flow applies as well.
     #[must_use]
     pub fn input(&self, parent: Parent, flow_deadline: Option<Millis>, now: Timestamp) -> Input {
         Input {
@@ -84,7 +84,7 @@ impl ChildStart {
 }
 
 impl ChildEnd {
-    /// What an ended task came to for the one that waits for it; nothing as long as it has not ended.
+    /// The result of an ended task for its parent; `None` as long as it has not ended.
     #[must_use]
     pub fn of(task: &Task) -> Option<Self> {
         let Phase::Ended(ending) = task.state.phase else { return None };
@@ -101,17 +101,17 @@ impl ChildEnd {
         let message = format!("task {} of the flow {} {how}{because}", task.id, task.flow.name);
         let (code, retryable) = match (task.failed_step(), &task.state.cause) {
             (Some(failure), _) => (failure.code, failure.retryable),
-            // Another one may be faster.
+            // Another child task may be faster.
             (None, Some(Cause::Deadline)) => (DEADLINE_CODE, true),
             (None, Some(Cause::ResultTooLarge { .. })) => (DATA_CODE, false),
-            // A person who cancelled it does not want another one.
+            // An operator who cancelled it does not want another one.
             (None, _) => (1, false),
         };
         Some(Self::Undone(Failure::new(&message, code, retryable)))
     }
 }
 
-/// What a task says to those that its steps started, and to the one that waits for it, because of what happened to it.
+/// The messages to child tasks and to the parent that follow from these events.
 pub(crate) fn messages(before: &Task, after: &Task, events: &[Event]) -> Vec<Message> {
     let to_child = |key: ActKey, attempt: u32, child: TaskId, command: ChildCommand| {
         let top = after.input.parent.map_or(after.id, |parent| parent.top);
@@ -134,7 +134,7 @@ pub(crate) fn messages(before: &Task, after: &Task, events: &[Event]) -> Vec<Mes
         _ => None,
     };
     let mut messages: Vec<Message> = events.iter().filter_map(told).collect();
-    // A task that turns around stops those that do its steps, and waits for their ends.
+    // A task that starts rolling back cancels its child tasks, and waits for their ends.
     if before.state.phase != after.state.phase && after.state.phase == Phase::Backward {
         let open = after.open_acts().filter(|(key, act)| {
             key.direction == Direction::Forward && act.state == ActState::Awaiting(Awaited::Child)
@@ -149,7 +149,7 @@ pub(crate) fn messages(before: &Task, after: &Task, events: &[Event]) -> Vec<Mes
 }
 
 impl Task {
-    /// How the task begins that does this act.
+    /// The start of the child task for this execution.
     fn child_start(&self, key: ActKey) -> Option<ChildStart> {
         let (act, action) = (self.act(key)?, self.action(key)?);
         let timeout = Some(action.timeout).filter(|timeout| *timeout < CHILD_TIMEOUT_DEFAULT);
@@ -164,13 +164,13 @@ impl Task {
         })
     }
 
-    /// How many tasks stand above it.
+    /// Its nesting depth below the topmost task.
     #[must_use]
     pub fn depth(&self) -> u32 {
         self.input.parent.map_or(0, |parent| parent.depth)
     }
 
-    /// The flow that a step runs as a task of its own, if it does.
+    /// The flow that a step runs as a child task, if it does.
     #[must_use]
     pub fn runs_flow(&self, step: usize) -> Option<&Name> {
         match &self.flow.steps.get(step)?.run.doer {
@@ -179,14 +179,15 @@ impl Task {
         }
     }
 
-    /// The task above all others whose undo may ask it to undo itself. Until that has ended it must be kept.
+    /// The topmost task, whose rollback may require a rollback of this one. Until that task has ended, this one must be
+    /// kept.
     #[must_use]
     pub fn kept_for(&self) -> Option<TaskId> {
         let done = self.state.phase == Phase::Ended(Ending::Succeeded);
         self.input.parent.filter(|_| done).map(|parent| parent.top)
     }
 
-    /// What its steps returned, merged in definition order: what it hands over to the task that waits for it.
+    /// The results of its steps, merged in definition order: its result for its parent.
     #[must_use]
     pub fn returned(&self) -> Json {
         Json::merge(self.state.steps.iter().filter_map(|step| step.forward.result.as_ref()))
@@ -194,8 +195,8 @@ impl Task {
 }
 
 impl TaskId {
-    /// The id of the task that an attempt of a step starts: a UUID of version 7 like all others, whose random bits are a
-    /// hash of whose child it is. So each attempt has one child, however often it is started.
+    /// The id of the child task of an attempt: a UUID of version 7 like all others, whose random bits are a hash of its
+    /// parent and attempt. So each attempt has one child task, however often it is started.
     #[must_use]
     pub fn of_child(parent: Self, key: ActKey, attempt: u32, at: Timestamp) -> Self {
         let (attempt, at) = if is_planted(Bug::ChildOfBefore) { (1, Timestamp(0)) } else { (attempt, at) };

@@ -1,18 +1,18 @@
-//! Locks: a named resource with one holder, waiters in their order, and a fencing token that only grows.
+//! Locks: a named resource with one holder, waiters in order of arrival, and a fencing token that only grows.
 //!
 //! ```text
-//! task ──Acquire──▶ lock ──Granted{fence}──▶ task … ──Release──▶ lock ──Granted──▶ the next one that waits
+//! task ──Acquire──▶ lock ──Granted{fence}──▶ task … ──Release──▶ lock ──Granted──▶ the next waiter
 //! ```
 //!
-//! Each arrow is a message: written in its sender's commit, consumed in its receiver's.
+//! Each arrow is a message: written in its sender's commit, consumed in its receiver's commit.
 //!
-//! Lock names may come from parameters, so their number has no bound and free locks must be deleted. The fence of a
+//! Lock names may come from parameters, so their number is not bounded and free locks must be deleted. The fence of a
 //! deleted lock must still grow when the name is used again. The store therefore keeps one *floor* for all locks: it
 //! deletes a free lock and raises the floor to the lock's version in one commit, and a lock that is not stored counts
-//! as free at the version of the floor. No clock takes part.
+//! as free at the version of the floor. This does not depend on a clock.
 //!
-//! A lock whose row is damaged is *closed*: it is held by no task ([`Lock::close`]), so nobody gets it and no release of a
-//! task opens it, until an operator takes it away from that holder.
+//! A lock whose row is damaged is *closed*: it is held by no task ([`Lock::close`]). It is granted to no execution and
+//! no release by a task opens it, until an operator takes it from that holder.
 
 use rpds::RedBlackTreeMapSync;
 use serde::{Deserialize, Serialize};
@@ -26,103 +26,103 @@ use crate::{
 /// The name of a lock.
 pub type LockName = Name;
 
-/// Who holds a lock or waits for it: an act that asked for it.
+/// An execution that holds a lock or waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockOwner {
     /// The task.
     pub task: TaskId,
-    /// Its act.
+    /// The execution.
     pub key: ActKey,
-    /// Which of the times the act asked for its locks, from 1. What it had before is not mixed up with what it has.
+    /// The number of the execution's request for its locks, from 1. Distinguishes current locks from earlier ones.
     pub turn: u32,
 }
 
-/// A version above every one that a damaged row may have had, where `known` are those that can still be read, the damaged
-/// ones among them. A damaged bit lowers a version below 2^42 by less than that, and versions begin at 0 or at a time in
-/// milliseconds. They stay below 2^53, so that JSON keeps them as they are.
+/// A version above every version that a damaged row may have had. `known` are the readable versions, including the
+/// damaged ones. A damaged bit lowers a version below 2^42 by less than that, and versions begin at 0 or at a time in
+/// milliseconds. They stay below 2^53, so that JSON preserves them.
 pub fn version_after_damage(known: impl IntoIterator<Item = u64>) -> u64 {
     let plausible = known.into_iter().filter(|version| *version < VERSION_PLAUSIBLE_MAX);
     plausible.max().unwrap_or(0) + VERSIONS_SKIPPED
 }
 
-/// A version that is not below this is damaged.
+/// Versions from here on are damaged.
 const VERSION_PLAUSIBLE_MAX: u64 = 1 << 52;
 
-/// Above every time in milliseconds that a version may have begun at.
+/// Above every time in milliseconds at which a version may have begun.
 const VERSIONS_SKIPPED: u64 = 1 << 42;
 
-/// Who has a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// The act.
+    /// The execution.
     pub owner: LockOwner,
-    /// The fencing token under which it has it.
+    /// The fencing token under which it holds the lock.
     pub fence: u64,
-    /// Since when.
+    /// Since when it holds the lock.
     pub since: Timestamp,
 }
 
-/// Who waits for a lock.
+/// A waiter for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockWaiter {
-    /// The act.
+    /// The execution.
     pub owner: LockOwner,
-    /// Since when.
+    /// Since when it waits.
     pub since: Timestamp,
 }
 
-/// A named resource. Cheap to clone, however many wait for it.
+/// A named resource. Cheap to clone, for any number of waiters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
     /// Its name.
     pub name: LockName,
     /// Grows with every change. The fence of a holder is the version at which it got the lock.
     pub version: u64,
-    /// Who has it.
+    /// The holder.
     pub holder: Option<LockHolder>,
     waiters: RedBlackTreeMapSync<u64, LockWaiter>,
     places: RedBlackTreeMapSync<LockOwner, u64>,
 }
 
-/// Something told to a lock.
+/// A command to a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockCommand {
-    /// An act wants it.
+    /// An execution requests it.
     Acquire {
-        /// Which.
+        /// The execution.
         owner: LockOwner,
     },
-    /// An act does not want it any more.
+    /// An execution releases it, or stops waiting.
     Release {
-        /// Which.
+        /// The execution.
         owner: LockOwner,
     },
-    /// A person takes it from its holder.
+    /// An operator takes it from its holder.
     Seize {
-        /// Why.
+        /// The operator's reason.
         reason: Box<str>,
-        /// Who.
+        /// The operator.
         by: Option<Actor>,
     },
 }
 
-/// What a command did to a lock.
+/// The result of a command to a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockTransition {
     /// The lock afterwards.
     pub lock: Lock,
-    /// Who waits for it now, at which place.
+    /// The new waiter, and its place.
     pub joined: Option<(u64, LockWaiter)>,
-    /// The place that is free now.
+    /// The place that became free.
     pub left: Option<u64>,
-    /// What it tells, each with a number that no other message of this lock ever has.
+    /// Its messages, each with a number that no other message of this lock ever has.
     pub messages: Vec<(u64, Message)>,
 }
 
 /// Why a lock does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum LockRejection {
-    /// Nobody has it.
+    /// It has no holder.
     #[error("nobody has this lock")]
     Free,
 }
@@ -140,38 +140,38 @@ impl Lock {
         }
     }
 
-    /// Those who wait, first come first served.
+    /// The waiters, first come first served.
     pub fn waiters(&self) -> impl Iterator<Item = &LockWaiter> {
         self.waiters.values()
     }
 
-    /// How many wait.
+    /// The number of waiters.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiters.size()
     }
 
-    /// How many stand before this one, if it waits.
+    /// The number of waiters before this one, if it waits.
     #[must_use]
     pub fn place(&self, owner: &LockOwner) -> Option<usize> {
         let place = self.places.get(owner)?;
         Some(self.waiters.range(..*place).count())
     }
 
-    /// Whether nobody has it or waits for it.
+    /// Whether it has neither a holder nor waiters.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.holder.is_none() && self.waiters.is_empty()
     }
 
-    /// The place of the one who has waited least.
+    /// The place of the last waiter.
     #[must_use]
     pub fn last_place(&self) -> Option<u64> {
         self.waiters.last().map(|(place, _)| *place)
     }
 
-    /// Closes the lock: nobody knows which act has it. Acts that wait for it go on waiting. The act that has it cannot
-    /// release it: only an operator finds out when it is free. Its next fence is above `version`.
+    /// Closes the lock: it is unknown which execution holds it. Its waiters keep waiting. The holder cannot release it:
+    /// only an operator can determine when it is free. Its next fence is above `version`.
     pub fn close(&mut self, version: u64) {
         let owner = LockOwner { task: TaskId::NONE, key: ActKey::forward(0), turn: 0 };
         self.version = version;
@@ -184,7 +184,8 @@ impl Lock {
         self.holder.is_some_and(|holder| holder.owner.task == TaskId::NONE)
     }
 
-    /// Whether one who waits may be put back whose row is damaged: its place and its owner are of no other.
+    /// Whether a waiter of a damaged row may be restored: neither the holder nor another waiter has its place or its
+    /// owner.
     #[must_use]
     pub fn may_restore(&self, place: u64, owner: &LockOwner) -> bool {
         let is_holder = self.holder.is_some_and(|holder| holder.owner == *owner);
@@ -194,16 +195,16 @@ impl Lock {
             && !self.places.contains_key(owner)
     }
 
-    /// Puts one who waits back that was stored.
+    /// Adds a stored waiter.
     pub fn restore(&mut self, place: u64, waiter: LockWaiter) {
         self.waiters.insert_mut(place, waiter);
         self.places.insert_mut(waiter.owner, place);
     }
 
-    /// What `command` makes of the lock. `None`: nothing changes.
+    /// The result of `command` on the lock. `None`: nothing changes.
     ///
     /// # Errors
-    /// When a person takes it and nobody has it.
+    /// When an operator takes a lock that has no holder.
     pub fn apply(
         &self,
         command: &LockCommand,
@@ -255,14 +256,14 @@ impl LockTransition {
             self.lock.waiters.remove_mut(&place);
             self.lock.places.remove_mut(&waiter.owner);
         }
-        // One who comes and gets it at once never waits.
+        // A new waiter that gets the lock at once never waits.
         match self.joined {
             Some((joined, _)) if joined == place => self.joined = None,
             _ => self.left = Some(place),
         }
     }
 
-    /// A lock that nobody has goes to the one who has waited longest.
+    /// Grants a free lock to the longest waiter.
     fn give(&mut self, now: Timestamp) {
         if self.lock.holder.is_some() && !is_planted(Bug::LockHeldTwice) {
             return;

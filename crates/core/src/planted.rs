@@ -1,28 +1,28 @@
-//! Bugs that can be planted, so that the simulator can show that it would find them.
+//! Bugs that can be planted, so that the simulator can show that it finds them.
 //!
-//! Each is one condition at the place where the guard stands that it takes away. Without the feature `planted`
-//! [`is_planted`] is always false, and nothing of this is left in the program.
+//! Each is one condition at the guard that it disables. Without the feature `planted`, [`is_planted`] is always false,
+//! and the compiler removes all of this.
 
-/// A bug that can be planted: the guard it takes away.
+/// A bug that can be planted: the guard it disables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
-    /// A report counts whatever claim it comes under.
+    /// A report is accepted under any claim.
     NoFence,
-    /// A session may adopt what another one has.
+    /// A session may adopt attempts that another one has claimed.
     StolenAttempts,
     /// Idempotency keys of submits are not kept.
     NoSubmitKey,
     /// Idempotency keys are not looked for on disk.
     SubmitKeyForgotten,
-    /// Attempts of silent workers are never given up.
+    /// Attempts of silent workers are never reclaimed.
     NoLeaseExpiry,
-    /// The lease of a worker is short although its poll is open.
+    /// The lease of a worker is short even though its poll is open.
     LeaseCutShort,
-    /// What is committed is answered before it is on disk.
+    /// Changes are acknowledged before they are on disk.
     AcknowledgedEarly,
-    /// What is staged is handed out before it is on disk.
+    /// Staged attempts are handed out before they are on disk.
     HandedOutEarly,
-    /// People are shown what is not on disk yet.
+    /// State is shown before it is on disk.
     ShownEarly,
     /// Lost attempts are made again without end.
     NoDeathLimit,
@@ -30,17 +30,17 @@ pub enum Bug {
     NoRetryLimit,
     /// A retry is made when anything else is due.
     RetriedEarly,
-    /// A retry's time is not kept.
+    /// The time of a retry is not stored.
     RetryTimerLost,
-    /// Steps are undone first ones first.
+    /// Steps are rolled back in forward order.
     RollbackForward,
-    /// A step that failed is not undone.
+    /// A failed step is not rolled back.
     FailedStepNotUndone,
-    /// A step that was withdrawn from a worker is not undone.
+    /// A step that was withdrawn from a worker is not rolled back.
     WithdrawnStepNotUndone,
-    /// Undoing begins while steps are in flight.
+    /// The rollback starts while steps are in flight.
     UndoneInFlight,
-    /// After a start nothing waits for workers to name what they hold.
+    /// After a start no attempt waits for workers to name theirs.
     NoAdoptionGrace,
     /// A report that was accepted is accepted again.
     ResultTwice,
@@ -50,75 +50,75 @@ pub enum Bug {
     MessageTwice,
     /// A start forgets attempts that are ready.
     ReadyForgotten,
-    /// A change is taken whatever the task has become meanwhile.
+    /// A change is accepted whatever has happened to the task meanwhile.
     LostUpdate,
-    /// What is free of a paused task is handed out.
+    /// Unclaimed attempts of a paused task are handed out.
     PauseIgnored,
-    /// In a paused task the next attempts become ready.
+    /// The next attempts of a paused task become ready.
     BegunInPause,
-    /// A step begins when one of those before it is done.
+    /// A step starts when one of its predecessors is completed.
     JoinEarly,
-    /// The end of a member does not let the next one begin.
+    /// The end of an item does not let the next one start.
     MemberForgotten,
-    /// However many members begin at once.
+    /// Any number of items starts at once.
     WindowIgnored,
-    /// A step is done although members of it failed.
+    /// A step succeeds although items of it failed.
     PartialIgnored,
-    /// Members that change are counted twice.
+    /// Changed items are counted twice.
     MembersMiscounted,
-    /// A signal that came early is not given to its step.
+    /// A signal that arrived early is not delivered to its step.
     KeptSignalForgotten,
-    /// A lock is given to those who ask, whoever has it.
+    /// A lock is granted to every requester, even if it is held.
     LockHeldTwice,
-    /// Locks of steps that are settled are not given back.
+    /// Locks of settled steps are not released.
     LockNotReleased,
-    /// A lock that is given back is not given to the next.
+    /// A released lock is not granted to the next waiter.
     LockNotPassedOn,
-    /// A lock changes hands under the same fence.
+    /// A lock gets a new holder under the same fence.
     FenceReused,
-    /// No limit keeps anything back.
+    /// No limit blocks any attempt.
     LimitIgnored,
-    /// What has ended counts under limits still.
+    /// Ended attempts still count under limits.
     LimitLeak,
     /// Starts are not counted.
     StartsForgotten,
-    /// Tasks that are the same are all taken in.
+    /// All duplicates of a unique task are accepted.
     UniqueIgnored,
-    /// A unique task that is on its way to the disk is overlooked.
+    /// A unique task that is being written is overlooked.
     UniqueOverlooked,
-    /// What stands in a paused queue is handed out.
+    /// Attempts in a paused queue are handed out.
     QueuePauseIgnored,
-    /// A key that has had its turn may have the next one as well.
+    /// A concurrency key that has had its turn may have the next one as well.
     TurnsIgnored,
-    /// Of those who wait for a lock the first is said to have it.
+    /// The first waiter for a lock is reported as its holder.
     WrongHolderNamed,
-    /// Where a limit keeps an attempt back, no worker is said to serve it.
+    /// If a limit blocks an attempt, the server reports that no worker serves it.
     WorkersSaidMissing,
-    /// What stands in a paused queue is said to be on its way.
+    /// Attempts in a paused queue are reported as in transit.
     QueuePauseNotTold,
-    /// The child of a retry is the one that failed.
+    /// The child task of a retry is the one that failed.
     ChildOfBefore,
-    /// A child that was cancelled does not tell its parent that it has ended.
+    /// A cancelled child task does not report its end to its parent.
     ChildEndLost,
-    /// A child that succeeded is not undone with its parent.
+    /// A completed child task is not rolled back with its parent.
     ChildNotUndone,
-    /// An event whose announcement was not confirmed leaves the outbox all the same.
+    /// An event whose announcement was not confirmed leaves the outbox.
     AnnouncementLost,
-    /// An event is announced though the one before it was not confirmed.
+    /// An event is announced although the previous one was not confirmed.
     AnnouncementOvertaken,
-    /// What happens to a task by a message is not in the outbox.
+    /// Events of a task that are caused by a message are not in the outbox.
     OutboxForgotten,
     /// The deadline of a step runs while its first attempt waits in a queue.
     DeadlineInQueue,
-    /// When the first attempt of a step was taken is not kept: a restart begins its deadline anew.
+    /// The time when the first attempt of a step was claimed is not stored: a restart begins its deadline again.
     DeadlineNotKept,
-    /// A step gets the results of steps that are not before it.
+    /// A step gets the results of steps that are not its ancestors.
     LaterResultsSeen,
     /// A rollback gets the results of later steps among its parameters.
     RollbackSeesLaterResults,
     /// A rollback does not get the result of its step.
     RollbackWithoutResult,
-    /// A step gets the named results of steps that are not before it.
+    /// A step gets the named results of steps that are not its ancestors.
     ResultsOfAllSteps,
     /// The results of items are not in the order of the list.
     MembersOutOfOrder,
@@ -132,15 +132,15 @@ pub enum Bug {
     StartWithinForgotten,
     /// A step with `at_least` begins after fewer steps.
     LeastIgnored,
-    /// A lock that was deleted begins again with its first fence.
+    /// A deleted lock begins again with its first fence.
     LockFloorForgotten,
-    /// An ended task prevents others with its unique key for ever.
+    /// An ended task prevents others with its unique key forever.
     UniqueForever,
-    /// The free slots that come with a report are not noted.
+    /// The free slots in a call with reports are ignored.
     FreeSlotsUnheard,
-    /// What a broker has lost is sent again under another token.
+    /// A message that a broker has lost is sent again under another token.
     SentAgainUnderAnotherToken,
-    /// An answer that is lost on a broker ends its step for good.
+    /// An answer that a broker lost fails its step without a retry.
     LostAnswerIsFinal,
     /// A restart forgets the deadlines of tasks.
     TaskDeadlineForgotten,
@@ -151,7 +151,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All that the simulator must find.
+    /// All bugs that the simulator must find.
     pub const ALL: &[Self] = &[
         Self::NoFence,
         Self::StolenAttempts,
@@ -223,8 +223,8 @@ impl Bug {
         Self::BodyNotRead,
     ];
 
-    /// Those that no world of the simulator shows, each with the test that finds it. Each test was seen to fail with the bug
-    /// planted and to pass without it.
+    /// Bugs that no world of the simulator shows, each with the test that finds it. Each test was seen to fail with the
+    /// bug planted and to pass without it.
     pub const BY_TESTS: &[(Self, &str)] = &[
         (Self::LockFloorForgotten, "engine: conformance::locks::the_floor_of_locks_stays_over_a_restart"),
         (
@@ -238,7 +238,7 @@ impl Bug {
     ];
 }
 
-/// Whether this build has planted bugs in it; it must not serve anybody then.
+/// Whether bugs can be planted in this build; it must not be used in production then.
 pub const CAN_PLANT: bool = cfg!(feature = "planted");
 
 #[cfg(feature = "planted")]
@@ -246,7 +246,7 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants one bug on this thread, or takes it out.
+/// Plants one bug on this thread, or removes it.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);

@@ -1,7 +1,7 @@
-//! The engine itself: what it is made of, and how it refuses.
+//! The engine itself: its parts and its errors.
 //!
-//! Tasks are taken in in `submit.rs`, told things in `tell.rs`, asked about in `ask.rs` and `why`; workers are
-//! heard in `exchange`.
+//! Tasks are submitted and commanded in `commands`, and read in `queries`; calls of workers are processed in
+//! `exchange`.
 
 use std::{
     pin::pin,
@@ -11,43 +11,35 @@ use std::{
 use futures_util::future::select;
 use thiserror::Error;
 use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Name, Rejection, TaskId};
+use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
-    Counts, Feed, RerunRefusal, Rounds, Signal, Tokens,
-    announcing::Announcing,
-    exchange::Dispatching,
-    ids::TaskIds,
-    inbox::Inbox,
-    known::KnownTasks,
-    latest_time::LatestTime,
-    leading::Leading,
-    offering::Offering,
-    ports::{Now, Store, StoreError},
-    progress::ProgressBoard,
-    queue_rates::QueueRates,
-    services::LeaseRounds,
-    sessions::LocalSessions,
+    Counts, Feed, RerunRefusal, Rounds, Tokens,
+    deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::TaskCache},
+    exchange::{Dispatching, sessions::LocalSessions},
+    queries::{progress::ProgressBoard, queue_rates::QueueRates},
+    services::{LeaseRounds, announcing::Announcing, leading::Leading, offering::Offering},
 };
 
-/// Takes tasks in, hands attempts out, hears reports. Cheap to share; see the crate's page for the services
-/// that make it move.
+/// Accepts tasks, hands out attempts, processes reports. Cheap to share; see the crate's page for the services that
+/// make it progress.
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) inbox: Inbox,
-    pub(crate) known: KnownTasks,
+    pub(crate) task_cache: TaskCache,
     pub(crate) tokens: Tokens,
     pub(crate) sessions: LocalSessions,
     pub(crate) dispatching: Dispatching,
     pub(crate) feed: Feed,
     pub(crate) timers: Signal,
-    /// Set when the store is to be told of sessions soon.
+    /// Set when sessions should be renewed in the store soon.
     pub(crate) polls_closed: Signal,
     pub(crate) lease_rounds: LeaseRounds,
     pub(crate) counts: Counts,
     pub(crate) rounds: Rounds,
     pub(crate) progress: ProgressBoard,
     pub(crate) rates: QueueRates,
-    /// When the lease keeper had its first round: since then it is known which workers there are.
+    /// When the lease keeper had its first round: from then on this server knows its workers.
     pub(crate) began: OnceLock<Now>,
     pub(crate) ids: TaskIds,
     pub(crate) leading: Leading,
@@ -56,7 +48,7 @@ pub struct Engine {
     pub(crate) announcing: Announcing,
 }
 
-/// Why the engine did not do what it was asked. Nothing was changed.
+/// Why the engine refused a request. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EngineError {
     /// There is no such flow.
@@ -68,15 +60,15 @@ pub enum EngineError {
     /// There is no such alarm.
     #[error("there is no alarm {0}")]
     UnknownAlarm(AlarmId),
-    /// What was submitted has nothing by which its flow tells tasks that are the same.
+    /// The unique key of the submitted task could not be computed.
     #[error("`unique` of the flow {flow}: {message}")]
     NoUniqueKey {
         /// The flow.
         flow: Name,
-        /// What its key evaluates to.
+        /// The unsuitable value of its key, or the error of the evaluation.
         message: String,
     },
-    /// Another task has the unique key, and its flow asks for a refusal then.
+    /// Another task has the unique key, and the flow requires a refusal in that case.
     #[error("task {task} of the flow {flow} exists and has the same unique key")]
     UniqueConflict {
         /// The flow.
@@ -84,14 +76,14 @@ pub enum EngineError {
         /// The task that exists.
         task: TaskId,
     },
-    /// The same key was used for something else.
+    /// The same idempotency key was used with other content.
     #[error("this idempotency key was used for task {task} with another body")]
     KeyReused {
         /// The task it was used for.
         task: TaskId,
     },
-    /// The same was submitted before under the same key, and its task is not there: it was deleted after its end, or it did
-    /// not get to the disk.
+    /// The same content was submitted before under the same idempotency key, and its task does not exist: it was
+    /// deleted after its end, or it did not reach the disk.
     #[error("this idempotency key was used for task {task}, which is not there")]
     KeyWithoutTask {
         /// The task that was submitted.
@@ -103,10 +95,10 @@ pub enum EngineError {
     /// The alarm's rules refuse it.
     #[error(transparent)]
     AlarmRejected(#[from] AlarmRejection),
-    /// The task cannot be run again like this.
+    /// The task cannot be rerun as requested.
     #[error(transparent)]
     RerunRefused(#[from] RerunRefusal),
-    /// Too much waits to be written: come back later.
+    /// Too many items wait to be written: try again later.
     #[error("too many requests wait to be written")]
     Overloaded,
     /// The number of a worker's call is too far above those of its earlier calls.
@@ -119,27 +111,27 @@ pub enum EngineError {
         /// The number of the refused call.
         seq: u64,
     },
-    /// Others changed it each time it was tried: try again.
+    /// Each try conflicted with other changes: try again.
     #[error("others changed it at the same time")]
     Conflict,
-    /// Nobody has this lock, and nobody waits for it.
-    #[error("there is no lock {0} that anybody has or waits for")]
+    /// The lock has neither a holder nor waiters.
+    #[error("lock {0} has neither a holder nor waiters")]
     UnknownLock(LockName),
     /// The lock's rules refuse it.
     #[error(transparent)]
     LockRejected(#[from] LockRejection),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Engine {
-    /// An engine over `store`. `random` tells this server's ids apart from others'.
+    /// An engine over `store`. `random` makes this server's ids distinct from those of other servers.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, random: u64) -> Self {
         let tokens = Tokens::new(&store.token_key());
         Self {
-            known: KnownTasks::new(store.clone()),
+            task_cache: TaskCache::new(store.clone()),
             store,
             inbox: Inbox::default(),
             tokens,
@@ -162,12 +154,12 @@ impl Engine {
         }
     }
 
-    /// What waits to be decided; the program waits on it and runs [`crate::services::Committer`].
+    /// The operations that wait to be decided; the program waits on it and runs [`crate::deciding::Committer`].
     pub fn inbox(&self) -> &Inbox {
         &self.inbox
     }
 
-    /// Set when something new is due; the program looks at [`Engine::next_wake`] then.
+    /// Set when there is new due work; the program then reads [`Engine::next_wake`].
     pub fn timers(&self) -> &Signal {
         &self.timers
     }
@@ -177,13 +169,13 @@ impl Engine {
         &self.polls_closed
     }
 
-    /// Waits until something new is due, or other servers on the store may have made something ready or due.
+    /// Waits until there is new due work, or other servers on the store may have made attempts ready or work due.
     pub async fn stirred(&self) {
         let (timers, news) = (pin!(self.timers.wait()), self.store.news());
         select(timers, news).await;
     }
 
-    /// The wall time is ahead of the date by this much, because the date was set back.
+    /// Notifies the store that the wall time is ahead of the system clock by this much, because the clock was set back.
     pub fn is_ahead(&self, by: Millis) {
         self.store.is_ahead(by);
     }
@@ -194,12 +186,12 @@ impl Engine {
         self.store.is_shared()
     }
 
-    /// Waits until other servers on the store may have made something ready.
+    /// Waits until other servers on the store may have made attempts ready.
     pub async fn news(&self) {
         self.store.news().await;
     }
 
-    /// How often something was sent to a server of the store and waited for.
+    /// The number of round trips to the database server, if there is one.
     #[must_use]
     pub fn store_round_trips(&self) -> Option<u64> {
         self.store.round_trips()
@@ -211,17 +203,17 @@ impl Engine {
         self.store.resident_bytes()
     }
 
-    /// How much was committed.
+    /// Counts of the committed work.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// How often rounds of this server's services have failed.
+    /// The consecutive failed rounds of this server's services.
     pub fn rounds(&self) -> &Rounds {
         &self.rounds
     }
 
-    /// How many tasks this server has met whose rows are damaged.
+    /// The number of tasks with damaged rows that this server has found.
     pub fn damaged_tasks(&self) -> usize {
         self.store.quarantine().len()
     }
@@ -231,12 +223,12 @@ impl Engine {
         &self.feed
     }
 
-    /// In how long a service has something to do, where that is known.
+    /// The time until a service has due work, if known.
     pub fn next_wake(&self, now: Now) -> Option<Millis> {
         [self.store.next_wake(now), self.next_poll_end(now)].into_iter().flatten().min()
     }
 
-    /// In how long a poll has waited long enough.
+    /// The time until the first open poll reaches the end of its wait.
     pub fn next_poll_end(&self, now: Now) -> Option<Millis> {
         self.sessions.next_expiry().map(|at| Millis(at.0.saturating_sub(now.mono.0)))
     }

@@ -10,10 +10,8 @@ use std::{
 use anyhow::Context as _;
 use fastrand::Rng;
 use tempfile::TempDir;
-use windlass_engine::{
-    conformance::block_on,
-    resident::{Batch, Room, RowSink},
-};
+use windlass_conformance::block_on;
+use windlass_store::resident::{Batch, Room, RowSink};
 use windlass_stores::sqlite::{Report, SqliteSink, doctor};
 
 use crate::{

@@ -8,8 +8,8 @@ use std::{
 };
 
 use windlass_core::TaskId;
-use windlass_engine::{
-    ports::{Change, StoreError},
+use windlass_store::{
+    Change, StoreError,
     resident::{Recovered, RowSink},
 };
 

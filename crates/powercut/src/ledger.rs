@@ -4,10 +4,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use windlass_engine::{
-    conformance::Front,
-    ports::{Now, Retention, StoreError},
-    resident::{Batch, Recovered, Room, RowSink, Written},
+use windlass_store::{
+    Now, Retention, StoreError,
+    resident::{Batch, Front, Recovered, Room, RowSink, Written},
 };
 use windlass_stores::sqlite::SqliteSink;
 

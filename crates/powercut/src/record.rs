@@ -3,11 +3,11 @@
 use std::{fs, path::Path, sync::Arc, thread};
 
 use anyhow::{Context as _, Result, ensure};
+use windlass_conformance::{block_on, differ};
 use windlass_core::{Millis, Timestamp};
-use windlass_engine::{
-    conformance::{block_on, differ},
+use windlass_store::{
+    Change, Now, Store,
     memory::MemorySink,
-    ports::{Change, Now, Store},
     resident::{Resident, RestPolicy, RowSink},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};

@@ -6,10 +6,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use windlass_engine::{
-    conformance::block_on,
-    resident::{Room, RowSink},
-};
+use windlass_conformance::block_on;
+use windlass_store::resident::{Room, RowSink};
 use windlass_stores::sqlite::SqliteSink;
 
 use crate::{

@@ -7,7 +7,7 @@ use windlass_core::{
     Action, Attempt, Command, Context, Effect, EventKind, Failure, Flow, Input, Json, Millis, Name, Outcome,
     Report, StepDefinition, Task, TaskId, Timestamp, apply,
 };
-use windlass_engine::ports::{self, Change, StoredFlow, TaskChange};
+use windlass_store::{Change, StoredFlow, TaskChange};
 
 /// When everything happens, far behind what the walk before it did.
 const AT: Timestamp = Timestamp(1_800_000_000_000);
@@ -109,7 +109,7 @@ impl Story {
 /// Takes tasks with these numbers in and through to their ends, one after the other. Every third one is rolled
 /// back, every fifth one is large, every seventh one stays halfway. Of every other one it is announced what happened.
 pub(crate) async fn run(
-    store: &dyn ports::Store,
+    store: &dyn windlass_store::Store,
     flow: &Arc<Flow>,
     numbers: impl Iterator<Item = u64>,
 ) -> Result<()> {
@@ -119,15 +119,15 @@ pub(crate) async fn run(
         let mut next = Some(story.accept()?);
         while let Some(change) = next {
             let outcomes = store.commit(vec![change]).await?;
-            ensure!(outcomes == [ports::Outcome::Committed], "a commit came to {outcomes:?}");
+            ensure!(outcomes == [windlass_store::Outcome::Committed], "a commit came to {outcomes:?}");
             next =
                 if number % 7 == 0 && story.task.state.events > 2 { None } else { story.go_on(failing)? };
         }
         if number % 2 == 0 {
             let told = store.unannounced(usize::MAX).await?;
             let of_task = told.iter().filter(|told| told.task == story.task.id);
-            let announced = of_task.map(ports::Unannounced::announced).collect();
-            store.commit(vec![ports::Change::Announced(announced)]).await?;
+            let announced = of_task.map(windlass_store::Unannounced::announced).collect();
+            store.commit(vec![windlass_store::Change::Announced(announced)]).await?;
         }
     }
     Ok(())

@@ -1,10 +1,8 @@
 //! What a server said of why a task is where it is.
 
 use windlass_core::TaskId;
-use windlass_engine::{
-    Explanation, Reason, Why,
-    ports::{Loaded, Now},
-};
+use windlass_engine::{Explanation, Reason, Why};
+use windlass_store::{Loaded, Now};
 
 /// What a server said of why a task is where it is.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! and some do all of it at once.
 
 use windlass_core::Millis;
-use windlass_engine::resident::{BodyPolicy, RestPolicy};
+use windlass_store::resident::{BodyPolicy, RestPolicy};
 
 use crate::kinds::Kind;
 

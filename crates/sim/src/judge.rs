@@ -3,11 +3,8 @@
 use std::{rc::Rc, sync::Arc};
 
 use windlass_core::{Outcome, TaskId};
-use windlass_engine::{
-    HandedOut,
-    ports::{AttemptId, Change},
-    resident::Batch,
-};
+use windlass_engine::HandedOut;
+use windlass_store::{AttemptId, Change, resident::Batch};
 
 use crate::{
     answer::Answer,

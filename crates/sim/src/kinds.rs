@@ -1,6 +1,6 @@
 //! What else is special about a world. Each kind is drawn for itself, so that all combinations occur.
 
-use windlass_engine::resident::BodyPolicy;
+use windlass_store::resident::BodyPolicy;
 
 use crate::config::{Config, Fault};
 

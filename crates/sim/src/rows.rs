@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Lock, LockName, LockOwner, Message, Name};
-use windlass_engine::ports::{Change, Envelope, Limit, MessageId};
+use windlass_store::{Change, Envelope, Limit, MessageId};
 
 /// What servers go by in handing out.
 #[derive(Clone, Default)]

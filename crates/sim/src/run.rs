@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use windlass_engine::ports::Settlement;
+use windlass_store::Settlement;
 
 use crate::{
     actors,

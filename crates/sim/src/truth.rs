@@ -7,7 +7,7 @@ use std::{
 };
 
 use windlass_core::{ActState, Alarm, AlarmId, AlarmKind, Event, Lock, Name, Task, TaskId, evolve};
-use windlass_engine::ports::{AttemptId, Change, TaskChange};
+use windlass_store::{AttemptId, Change, TaskChange};
 
 use crate::{
     damage::Damage,

@@ -23,8 +23,8 @@ use std::{
 use windlass_core::{
     Attempt, Command, Flow, Millis, Name, Outcome as Ended, Report, Retry, TaskId, Timestamp,
 };
-use windlass_engine::{
-    ports::{Change, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoredFlow, Wish},
+use windlass_store::{
+    Change, ClaimRequest, Loaded, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoredFlow,
     resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
@@ -109,14 +109,17 @@ async fn hand_out(store: &Resident) -> Result<(), Box<dyn Error>> {
     store
         .renew(vec![SessionRenewal { session, poll, lease, lease_unpolled: lease, worker: None }], now)
         .await?;
-    let wish =
-        Wish { module: Name::new("bench")?, commands: None, free: u32::try_from(RUN_BATCH).unwrap_or(1) };
+    let claim_request = ClaimRequest {
+        module: Name::new("bench")?,
+        commands: None,
+        free: u32::try_from(RUN_BATCH).unwrap_or(1),
+    };
     let started = Instant::now();
     let (mut done, mut times) = (0, Vec::new());
     while done < RUN {
         let begun = Instant::now();
-        store.prepare_claims(std::slice::from_ref(&wish)).await?;
-        let claimed = store.claim(session, std::slice::from_ref(&wish), now).await?;
+        store.prepare_claims(std::slice::from_ref(&claim_request)).await?;
+        let claimed = store.claim(session, std::slice::from_ref(&claim_request), now).await?;
         if claimed.is_empty() {
             break;
         }

@@ -19,12 +19,8 @@ use windlass_core::{
     Action, Each, Flow, Input, Json, Millis, Name, Outcome, PARALLEL_DEFAULT, StepDefinition, TaskId,
     Timestamp,
 };
-use windlass_engine::{
-    Engine, Exchange, ExchangeAnswer, Said, Submission, WorkerReport,
-    ports::{Now, SessionId, Wish},
-    resident::Resident,
-    services::Committer,
-};
+use windlass_engine::{Committer, Engine, Exchange, ExchangeAnswer, Said, Submission, WorkerReport};
+use windlass_store::{ClaimRequest, Now, SessionId, resident::Resident};
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
 
 /// Members of all tasks together.
@@ -136,7 +132,7 @@ impl Bench {
         reports: Vec<WorkerReport>,
     ) -> Result<ExchangeAnswer, Box<dyn Error>> {
         *seq += 1;
-        let wishes = vec![Wish { module: Name::new("bench")?, commands: None, free }];
+        let claim_requests = vec![ClaimRequest { module: Name::new("bench")?, commands: None, free }];
         let call = Exchange {
             session: SessionId(1),
             seq: *seq,
@@ -144,7 +140,7 @@ impl Bench {
             lease: None,
             worker: None,
             holding: holding.map(<[String]>::to_vec),
-            wishes: Some(wishes),
+            claim_requests: Some(claim_requests),
             free: None,
             draining: None,
             wait: Millis(0),

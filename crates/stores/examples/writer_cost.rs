@@ -22,8 +22,8 @@ use std::{
 use windlass_core::{
     ActKey, Attempt, Command, Context, Flow, Json, Millis, Outcome, Rejection, Report, Retry, Task, Timestamp,
 };
-use windlass_engine::{
-    ports::{Change, StoredFlow, TaskChange},
+use windlass_store::{
+    Change, StoredFlow, TaskChange,
     resident::{Room, RowSink},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};

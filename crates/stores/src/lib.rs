@@ -1,11 +1,11 @@
 //! Stores of Windlass: one folder per product, each behind a feature of its own.
 //!
-//! - `sqlite` (feature `sqlite`, default): the row sink under `windlass_engine::resident::Resident`. One file,
+//! - `sqlite` (feature `sqlite`, default): the row sink under `windlass_store::resident::Resident`. One file,
 //!   nothing to install, one server.
 //! - `mysql` (feature `mysql`): rows in a MySQL or MariaDB database, which any number of servers share.
 //! - `postgres` (feature `postgres`): rows in a PostgreSQL database, which any number of servers share.
 //!
-//! Products never use one another. What a store promises is in `windlass_engine::ports`, and is shown by the
+//! Products never use one another. What a store promises is in `windlass_store`, and is shown by the
 //! conformance suite there.
 
 #[cfg(feature = "mysql")]

@@ -10,7 +10,8 @@ use std::{
 
 use anyhow::ensure;
 use windlass_core::{Millis, Timestamp};
-use windlass_engine::ports::{Clock, Now};
+use windlass_engine::loops::{StoreClock, Timer};
+use windlass_store::{Clock, Now};
 
 /// The machine's clocks; its wall time never runs backwards, also over restarts. Where the machine's date is set back,
 /// it goes on from where it was, a little slower than before, until the date has caught up ([`Wall`]).
@@ -126,23 +127,7 @@ impl SystemClock {
         self.wall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It was this time by the store's clock so long ago. Small steps back are waited out, large ones are not made.
-    pub(crate) fn follow(&self, time: Timestamp, ago: Duration) {
-        let ago = i64::try_from(ago.as_millis()).unwrap_or(0);
-        let origin = time.0.saturating_add(ago).saturating_sub(self.elapsed());
-        let before = self.origin.load(Ordering::Relaxed);
-        let is_far_behind = before != NO_ORIGIN && origin < before.saturating_sub_unsigned(JUMP.0);
-        if !is_far_behind {
-            self.origin.store(origin, Ordering::Relaxed);
-        }
-    }
-
-    /// The time that it will be when this time of the store's clock is followed, if that is a jump.
-    pub(crate) fn jump_to(&self, time: Timestamp) -> Option<Now> {
-        (time > self.now().wall + JUMP).then(|| shared(time.0))
-    }
-
-    fn elapsed(&self) -> i64 {
+    fn machine_time(&self) -> i64 {
         i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 }
@@ -156,12 +141,38 @@ impl Clock for SystemClock {
     fn now(&self) -> Now {
         let origin = self.origin.load(Ordering::Relaxed);
         if origin != NO_ORIGIN {
-            let time = origin + self.elapsed();
+            let time = origin + self.machine_time();
             return shared(self.latest.fetch_max(time, Ordering::Relaxed).max(time));
         }
         let mono = micros(self.started.elapsed());
         let wall = self.wall().at(date(), mono);
         Now { wall: Timestamp(wall / 1000), mono: Millis(u64::try_from(mono / 1000).unwrap_or(0)) }
+    }
+}
+
+impl Timer for SystemClock {
+    async fn sleep(&self, pause: Millis) {
+        tokio::time::sleep(Duration::from_millis(pause.0)).await;
+    }
+}
+
+impl StoreClock for SystemClock {
+    fn elapsed(&self) -> Millis {
+        Millis(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn jump_to(&self, time: Timestamp) -> Option<Now> {
+        (time > self.now().wall + JUMP).then(|| shared(time.0))
+    }
+
+    /// Small steps back are waited out, large ones are not made.
+    fn follow(&self, time: Timestamp, ago: Millis) {
+        let origin = time.0.saturating_add_unsigned(ago.0).saturating_sub(self.machine_time());
+        let before = self.origin.load(Ordering::Relaxed);
+        let is_far_behind = before != NO_ORIGIN && origin < before.saturating_sub_unsigned(JUMP.0);
+        if !is_far_behind {
+            self.origin.store(origin, Ordering::Relaxed);
+        }
     }
 }
 
@@ -235,22 +246,22 @@ mod tests {
     fn a_store_s_clock_is_followed_and_never_back() {
         let clock = SystemClock::new(Timestamp(0));
         let time = Timestamp(5_000_000_000_000);
-        clock.follow(time, Duration::ZERO);
+        clock.follow(time, Millis(0));
         let first = clock.now();
         assert!(first.wall >= time && first.mono.0 == u64::try_from(first.wall.0).unwrap());
         // An hour back is no time that anybody may go by.
-        clock.follow(Timestamp(time.0 - 3_600_000), Duration::ZERO);
+        clock.follow(Timestamp(time.0 - 3_600_000), Millis(0));
         let second = clock.now();
         assert!(second.wall >= first.wall && second.wall < time + Millis(600_000));
         // A little back is waited out.
-        clock.follow(Timestamp(second.wall.0 - 500), Duration::ZERO);
+        clock.follow(Timestamp(second.wall.0 - 500), Millis(0));
         assert!(clock.now().wall >= second.wall);
         assert!(clock.now().wall < second.wall + Millis(400));
         assert_eq!(clock.jump_to(second.wall), None);
         let ahead = second.wall + Millis(3_600_000);
         let jump = clock.jump_to(ahead).unwrap();
         assert_eq!((jump.wall, jump.mono.0), (ahead, u64::try_from(ahead.0).unwrap()));
-        clock.follow(ahead, Duration::ZERO);
+        clock.follow(ahead, Millis(0));
         assert!(clock.now().wall >= ahead);
     }
 }

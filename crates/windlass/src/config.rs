@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use windlass_api::Span;
 use windlass_core::Millis;
-use windlass_engine::{ports::Retention, resident::BodyPolicy};
+use windlass_store::{Retention, resident::BodyPolicy};
 
 use crate::{
     brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},

@@ -9,7 +9,8 @@ use std::{
 
 use anyhow::Context as _;
 use tokio::sync::watch;
-use windlass_engine::{Engine, EngineError, ports::Clock as _};
+use windlass_engine::{Engine, EngineError};
+use windlass_store::Clock as _;
 
 use crate::{
     chain,

@@ -17,6 +17,7 @@ mod loops;
 pub mod malformed;
 pub mod modules;
 mod server;
+mod supervisor;
 mod transfer;
 mod wire;
 

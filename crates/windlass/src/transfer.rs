@@ -8,9 +8,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use windlass_engine::{
+use windlass_store::{
+    Archive, Clock as _, ImportStage,
     archive::{self, Totals},
-    ports::{Archive, Clock as _, ImportStage},
     resident::BodyPolicy,
 };
 

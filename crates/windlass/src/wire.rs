@@ -1,11 +1,13 @@
 //! The only file that names concrete stores: from a store's URL to an open store.
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 use anyhow::Context as _;
-use windlass_engine::{
+use windlass_core::Millis;
+use windlass_engine::loops::StoreClock as _;
+use windlass_store::{
+    Archive, Clock as _, RowSnapshot, Snapshot, Store,
     memory::MemorySink,
-    ports::{Archive, Clock as _, RowSnapshot, Snapshot, Store},
     resident::{BodyPolicy, Resident, RestPolicy, RowSink},
 };
 
@@ -119,7 +121,7 @@ pub(crate) async fn open(
             let store = shared(url).await.with_context(|| format!("cannot open the store {url}"))?;
             if let Some(time) = store.time().await? {
                 // Rather behind than ahead: other servers go by the latest that any of them has gone by.
-                clock.follow(time, Duration::ZERO);
+                clock.follow(time, Millis(0));
             }
             return Ok(store);
         }
@@ -276,7 +278,7 @@ pub(crate) async fn examine(url: &StoreUrl) -> anyhow::Result<Diagnosis> {
     let now = snapshot.store().time().await?.map_or(0, |time| time.0.unsigned_abs());
     let up = servers.iter().filter(|server| server.is_up(windlass_core::Millis(now)));
     let up: Vec<&str> = up.map(|server| &*server.address).collect();
-    let found = windlass_engine::examine(&mut *snapshot).await?;
+    let found = windlass_store::examine(&mut *snapshot).await?;
     Ok(Diagnosis {
         store: url.to_string(),
         format: schema.found,

@@ -1,10 +1,10 @@
-//! How many steps the expressions of a transition may take together.
+//! The evaluation steps that the expressions of a transition may take together.
 
 use std::cell::Cell;
 
 use super::{EVALUATION_STEPS_PER_TRANSITION_MAX, value::BYTES_PER_STEP};
 
-/// Steps that several evaluations share: each of them takes what it needs, until none are left.
+/// Steps shared by several evaluations: each of them uses what it needs, until none are left.
 ///
 /// A flow has up to 256 steps with an expression each, and one command may evaluate all of them. The limit of a single
 /// expression does not bound that.
@@ -31,7 +31,7 @@ impl EvaluationBudget {
         Self::new(u64::MAX)
     }
 
-    /// How many steps were taken.
+    /// The number of used steps.
     #[must_use]
     pub fn spent(&self) -> u64 {
         self.steps_max - self.steps_left.get()
@@ -52,7 +52,7 @@ impl EvaluationBudget {
         self.steps_left.get()
     }
 
-    /// Takes `steps`. Where fewer are left it takes these, and the budget is exceeded.
+    /// Uses `steps`. If fewer are left, it uses these, and the budget is exceeded.
     pub(crate) fn spend(&self, steps: u64) -> Result<(), BudgetExceeded> {
         if let Some(left) = self.steps_left.get().checked_sub(steps) {
             self.steps_left.set(left);
@@ -63,15 +63,15 @@ impl EvaluationBudget {
         Err(BudgetExceeded)
     }
 
-    /// Takes the steps of looking through so many bytes of JSON.
+    /// Uses the steps for reading this number of bytes of JSON.
     ///
     /// # Errors
-    /// When not so many are left: in words.
+    /// When fewer steps are left: as a message.
     pub(crate) fn look_through(&self, bytes: usize) -> Result<(), String> {
         self.spend((bytes / BYTES_PER_STEP) as u64).map_err(|BudgetExceeded| self.words())
     }
 
-    /// Why an evaluation came to nothing when the budget was exceeded.
+    /// The error message for an exceeded budget.
     pub(crate) fn words(&self) -> String {
         format!(
             "the expressions that are evaluated together take more than {} steps: let them read shorter lists and \

@@ -1,4 +1,4 @@
-//! What is wrong with a tree though it can be parsed, and which parameters it needs.
+//! Checks a parsed tree, and collects the parameters that it needs.
 
 use super::{
     EXPRESSION_LOOPS_MAX, ExpressionError,
@@ -18,7 +18,7 @@ pub(super) fn check(tree: &Node, source: &str) -> Result<(Needs, bool), Expressi
 struct Check<'t> {
     source: &'t str,
     needs: Needs,
-    /// Names of elements, of the loops around the node.
+    /// The names of the elements of the enclosing loops.
     bound: Vec<&'t str>,
     loops: usize,
     has_loops: bool,
@@ -64,7 +64,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// `params.size` needs that one parameter, `params` all.
+    /// `params.size` needs that one parameter, `params` needs all.
     fn select(&mut self, select: &'t Select) -> Result<(), ExpressionError> {
         if self.is_params(&select.operand) {
             self.needs.one(&select.field);
@@ -81,12 +81,12 @@ impl<'t> Check<'t> {
         self.is_name(node, PARAMS)
     }
 
-    /// Whether it is this name, and no element of a loop.
+    /// Whether it is this name, and not an element of a loop.
     fn is_name(&self, node: &Node, wanted: &str) -> bool {
         matches!(node, Node::Name(name) if **name == *wanted) && !self.bound.contains(&wanted)
     }
 
-    /// As with a field: `params['odd name']` needs that one parameter.
+    /// As for a field: `params['odd name']` needs that one parameter.
     fn index(&mut self, parts: &'t [Node; 2]) -> Result<(), ExpressionError> {
         if let [container, Node::Text(name)] = parts {
             if self.is_params(container) {
@@ -137,7 +137,7 @@ impl<'t> Check<'t> {
     }
 }
 
-/// What to say of a function that there is not.
+/// The error message for an unknown function.
 fn unknown(name: &str) -> String {
     match name {
         "all" | "exists" | "exists_one" | "existsOne" | "map" | "filter" => {

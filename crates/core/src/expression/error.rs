@@ -1,12 +1,12 @@
-//! What is wrong with the text of an expression, and where.
+//! Errors in the text of an expression, and their places.
 
 use thiserror::Error;
 
-/// Why a text is no expression.
+/// Why a text is not a valid expression.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}{}", self.place())]
 pub struct ExpressionError {
-    /// What is wrong, and what to do about it.
+    /// The problem and its fix.
     pub message: String,
     /// The line within the text, from 1.
     pub line: Option<usize>,
@@ -19,7 +19,7 @@ impl ExpressionError {
         Self { message: message.into(), line: None, column: None }
     }
 
-    /// About what begins at byte `offset` of `source`.
+    /// An error at byte `offset` of `source`.
     pub(super) fn at(source: &str, offset: usize, message: impl Into<String>) -> Self {
         let before = source.get(..offset).unwrap_or(source);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

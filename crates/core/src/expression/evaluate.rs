@@ -12,16 +12,16 @@ use super::{
 };
 use crate::Json;
 
-/// Why there is no value.
+/// Why an evaluation has no value.
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
-    /// An error of CEL, in words: `&&` and `||` pass over it when the other side decides.
+    /// An error of CEL, as a message: `&&` and `||` ignore it if the other side decides.
     Words(Rc<str>),
-    /// No steps are left: nothing passes over that.
+    /// No steps are left: nothing ignores that.
     OutOfSteps,
 }
 
-/// How many steps it takes to word an error, where `&&`, `||` or a loop then goes on without it.
+/// The number of steps to write an error message if `&&`, `||` or a loop then continues without it.
 const STEPS_OF_ERROR: u64 = 8;
 
 impl Failure {
@@ -35,7 +35,7 @@ pub(super) type Answer = Result<Value, Failure>;
 /// One evaluation.
 pub(super) struct Evaluation<'t> {
     params: Rc<Map>,
-    /// Elements of the loops that run, the innermost last.
+    /// Elements of the running loops, the innermost last.
     bound: Vec<(&'t str, Value)>,
     steps_left: u64,
     steps_max: u64,
@@ -43,13 +43,13 @@ pub(super) struct Evaluation<'t> {
 }
 
 impl<'t> Evaluation<'t> {
-    /// An evaluation that may take so many steps of `budget`, over no parameters yet.
+    /// An evaluation that may use `steps_max` steps of `budget`, without parameters yet.
     pub(super) fn new(steps_max: u64, budget: &'t EvaluationBudget) -> Self {
         Self { params: Rc::default(), bound: Vec::new(), steps_left: steps_max, steps_max, budget }
     }
 
-    /// Reads those of `params` that are needed: a step for each 64 bytes that are looked through. Of the budget also one
-    /// for each value that is made, which may be two bytes.
+    /// Reads the needed parameters: one step for each 64 bytes of JSON. The budget also pays one step for each created
+    /// value, which may be as short as two bytes.
     pub(super) fn read(&mut self, needs: &Needs, params: &Json) -> Result<(), String> {
         if needs.is_empty() {
             return Ok(());
@@ -138,7 +138,7 @@ impl<'t> Evaluation<'t> {
         self.budget.spend(steps).map_err(|BudgetExceeded| Failure::OutOfSteps)
     }
 
-    /// Looks for a key of so many entries: long keys are compared with several others.
+    /// Looks up a key among `entries` entries: long keys are compared with several others.
     pub(super) fn spend_to_find(&mut self, key: &Key, entries: usize) -> Result<(), Failure> {
         self.spend(steps_to_find_key(key, entries))
     }
@@ -193,7 +193,7 @@ impl<'t> Evaluation<'t> {
                 key => key.as_key(),
             };
             let key =
-                key.ok_or_else(|| Failure::words("a key of a map is no text, whole number or boolean"))?;
+                key.ok_or_else(|| Failure::words("a key of a map must be a text, whole number or boolean"))?;
             self.spend_to_find(&key, map.len())?;
             if map.insert(key, value).is_some() {
                 return Err(Failure::words("a map has the same key twice"));
@@ -213,7 +213,7 @@ impl<'t> Evaluation<'t> {
         Ok(value)
     }
 
-    /// `&&` and `||`: where an operand has the value that decides, others may fail.
+    /// `&&` and `||`: if an operand has the decisive value, others may fail.
     fn connective(&mut self, operator: &'static str, decisive: bool, operands: &'t [Node]) -> Answer {
         let mut found = Decision::new(operator, decisive);
         for operand in operands {
@@ -225,7 +225,7 @@ impl<'t> Evaluation<'t> {
         found.result()
     }
 
-    /// Whether this operand decides. One that failed costs steps: others may follow.
+    /// Whether this operand decides. A failed operand costs steps, because others may follow.
     fn is_decided(&mut self, decision: &mut Decision, answer: Answer) -> Result<bool, Failure> {
         if matches!(answer, Err(Failure::Words(_))) {
             self.spend(STEPS_OF_ERROR)?;
@@ -233,7 +233,7 @@ impl<'t> Evaluation<'t> {
         decision.is_made_by(answer)
     }
 
-    /// The elements that a loop goes through: of a map its keys.
+    /// The elements of a loop; for a map its keys.
     fn elements(&mut self, range: &'t Node) -> Result<Rc<Vec<Value>>, Failure> {
         match self.node(range)? {
             Value::List(list) => Ok(list),
@@ -288,7 +288,7 @@ impl<'t> Evaluation<'t> {
         }
     }
 
-    /// The value of `node` for this element of the loop; the element itself where there is no node.
+    /// The value of `node` for this element of the loop; the element itself if there is no node.
     fn of_element(&mut self, each: &'t Loop, node: Option<&'t Node>, element: &Value) -> Answer {
         self.spend(1)?;
         let Some(node) = node else { return Ok(element.clone()) };
@@ -299,9 +299,9 @@ impl<'t> Evaluation<'t> {
     }
 }
 
-/// What becomes of operands one of which may decide for all.
+/// The result of operands one of which may decide for all.
 struct Decision {
-    /// What a message names it by.
+    /// The operator's name in messages.
     operator: &'static str,
     /// The value that decides.
     decisive: bool,

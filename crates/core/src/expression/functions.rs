@@ -1,5 +1,4 @@
-//! The functions that an expression can call: those of CEL's standard library that need neither time nor
-//! regular expressions.
+//! The functions of expressions: those of CEL's standard library that need neither time nor regular expressions.
 
 use std::rc::Rc;
 
@@ -16,7 +15,7 @@ pub(super) enum Style {
 pub(super) struct Function {
     pub(super) name: &'static str,
     pub(super) style: Style,
-    /// How many arguments there are in the brackets.
+    /// The number of arguments in the brackets.
     pub(super) arguments: usize,
     pub(super) example: &'static str,
 }
@@ -45,7 +44,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("dyn", "dyn(value)"),
 ];
 
-/// Calls `name` with `values`: what it is called on, if it is on anything, and its arguments.
+/// Calls `name` with `values`: the target, if there is one, and the arguments.
 pub(super) fn call(name: &str, values: &[Value]) -> Result<Value, Failure> {
     match (name, values) {
         ("size", [value]) => size(value),
@@ -63,7 +62,7 @@ pub(super) fn call(name: &str, values: &[Value]) -> Result<Value, Failure> {
     }
 }
 
-/// What cannot be made into another kind: of a number its size is at fault, of anything else what it is.
+/// The error for a failed conversion: out of range for a number, the wrong type for anything else.
 fn unfit(name: &str, value: &Value) -> Failure {
     match value {
         Value::Double(number) => {

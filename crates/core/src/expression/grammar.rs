@@ -1,8 +1,8 @@
-//! The words and symbols of CEL: operators and how tightly they bind, loops, reserved words.
+//! The words and symbols of CEL: operators and their precedence, loops, reserved words.
 
 use super::tree::{Binary, LoopKind, Node};
 
-/// Words that CEL keeps for languages that have it within them. They can be fields, but not names.
+/// Words that CEL reserves for host languages. They can be fields, but not names.
 pub(super) const RESERVED: [&str; 17] = [
     "as",
     "break",
@@ -32,7 +32,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    /// The operation with these operands. Those of one connective in a row are below one node.
+    /// The operation with these operands. A chain of one connective becomes one node.
     pub(super) fn of(self, left: Node, right: Node) -> Node {
         match (self, left) {
             (Self::Or, Node::Or(mut operands)) => {
@@ -50,7 +50,7 @@ impl Operator {
     }
 }
 
-/// The operator that a symbol is, and how tightly it binds.
+/// The operator of a symbol, and its precedence.
 pub(super) fn operator(symbol: &str) -> Option<(Operator, u8)> {
     let (operator, tightness) = match symbol {
         "||" => return Some((Operator::Or, 0)),
@@ -72,7 +72,7 @@ pub(super) fn operator(symbol: &str) -> Option<(Operator, u8)> {
     Some((Operator::Binary(operator), tightness))
 }
 
-/// The loop that a call with so many arguments is.
+/// The loop for a call with this number of arguments.
 pub(super) fn loop_kind(name: &str, arguments: usize) -> Option<LoopKind> {
     match (name, arguments) {
         ("all", 2) => Some(LoopKind::All),

@@ -1,16 +1,16 @@
-//! Expressions of flows: conditions, keys and names of locks, written in CEL over a task's parameters.
+//! Expressions of flows: conditions, concurrency keys and lock names, written in CEL over a task's parameters.
 //!
-//! An expression comes from a flow, the parameters from whoever submits a task: neither may bring a server down,
-//! and the same two must give the same answer everywhere and always. So
+//! An expression comes from a flow, the parameters from a client that submits a task. Neither may bring a server down,
+//! and the same two must always give the same answer on every server:
 //!
 //! ```text
 //! text ──▶ tokens ──▶ nesting ──▶ parse ──▶ tree ──▶ check: functions, loops, names it needs
 //!                                            │
-//! parameters ──▶ values of the needed ones ──▶ evaluate ──▶ an answer, or an error in words
+//! parameters ──▶ values of the needed ones ──▶ evaluate ──▶ an answer, or an error message
 //! ```
 //!
-//! Everything that can be refused is refused when a flow is applied. Each evaluation has a number of steps, goes through
-//! maps in the order of their keys, and reaches no clock and no randomness.
+//! Everything that can be refused is refused when a flow is applied. Each evaluation has a limit of steps, iterates
+//! over maps in the order of their keys, and has no access to a clock or to randomness.
 
 mod budget;
 mod check;
@@ -43,46 +43,47 @@ use parse::parse;
 use tree::Node;
 use value::{BYTES_PER_STEP, Value};
 
-/// How long the text of an expression may be, in bytes. What does not fit here is work for a step.
+/// The maximum length of an expression's text, in bytes. Longer computations belong in a step.
 pub const EXPRESSION_BYTES_MAX: usize = 1_024;
 
-/// How deep an expression may nest: brackets, and operators that hang on one another as in `a.b.c` or `-a + b + c`.
-/// Parsing and evaluating take stack for each level: this many need a small part of a thread's 2 MiB, unoptimized.
+/// The maximum nesting depth of an expression: brackets, and chained operators as in `a.b.c` or `-a + b + c`. Parsing
+/// and evaluating use stack for each level: this depth needs a small part of a thread's 2 MiB, unoptimized.
 pub const EXPRESSION_DEPTH_MAX: usize = 32;
 
-/// How many of `all`, `exists`, `exists_one`, `map` and `filter` may be inside one another, themselves included.
+/// The maximum nesting of `all`, `exists`, `exists_one`, `map` and `filter`.
 pub const EXPRESSION_LOOPS_MAX: usize = 2;
 
-/// How many steps an evaluation may take: one for each operation, each element and each 64 bytes of text that it
-/// looks at, and before that for each 64 bytes of parameters among which it finds those that it needs. Enough for a
-/// condition on each of 50,000 elements; some hundredths of a second.
+/// The maximum number of steps of an evaluation: one for each operation, each element and each 64 bytes of text that it
+/// reads, and before that one for each 64 bytes of parameters that it searches. Enough for a condition on each of
+/// 50,000 elements; some hundredths of a second.
 pub const EXPRESSION_STEPS_MAX: u64 = 1_000_000;
 
-/// How many of these steps it may take to name the key or a lock of one member: a fan-out names those of a thousand at
-/// once.
+/// The maximum number of these steps for the concurrency key or a lock name of one item: a fan-out computes those of a
+/// thousand items at once.
 pub const EXPRESSION_MEMBER_STEPS_MAX: u64 = 1_000;
 
-/// How many steps it may take where no parameter can change what comes of it. A flow file can have thousands of such
+/// The maximum number of steps if no parameter can change the result. A flow file can have thousands of such
 /// expressions, and each is evaluated when the file is read.
 pub const EXPRESSION_CONSTANT_STEPS_MAX: u64 = 10_000;
 
-/// How many steps the expressions that one command evaluates may take together. Here each value that is read from the
+/// The maximum number of steps of all expressions that one command evaluates. Here each value that is read from the
 /// parameters counts as well, and each 64 bytes of results that are merged into them. It is twice the limit of a single
-/// expression, so that one alone meets its own limit first. 255 conditions on 1,000 values each take a quarter of it.
+/// expression, so that a single expression reaches its own limit first. 255 conditions on 1,000 values each use a
+/// quarter of it.
 pub const EVALUATION_STEPS_PER_TRANSITION_MAX: u64 = 2_000_000;
 
-/// How many steps it takes to find what an expression needs among these parameters.
+/// The number of steps to find the needed parameters in this JSON.
 pub(crate) fn steps_to_find(params: &Json) -> u64 {
     (params.as_str().len() / BYTES_PER_STEP) as u64
 }
 
-/// How long a key or the name of a lock may be, in bytes.
+/// The maximum length of a concurrency key, unique key or lock name, in bytes.
 pub const EXPRESSION_TEXT_BYTES_MAX: usize = 256;
 
 /// A CEL expression over a task's parameters: its text, compiled once.
 ///
-/// Each parameter is a variable of its own name, and all of them are in the map `params`. Where a flow says so, results of
-/// steps are in the map `results` by the names of the steps.
+/// Each parameter is a variable of its own name, and all of them are in the map `params`. In the expressions of steps,
+/// the results of earlier steps are in the map `results` by step name.
 ///
 /// ```
 /// use windlass_core::{Expression, Json};
@@ -108,7 +109,7 @@ impl Expression {
     /// Compiles `source`.
     ///
     /// # Errors
-    /// When it is too long or nests too deep, is no CEL, or uses what there is not.
+    /// When it is too long or nests too deep, is not valid CEL, or uses an unknown function.
     pub fn compile(source: &str) -> Result<Self, ExpressionError> {
         let tree = parse(source)?;
         let (needs, has_loops) = check::check(&tree, source)?;
@@ -121,21 +122,21 @@ impl Expression {
         &self.source
     }
 
-    /// Whether it is the same whatever the parameters are.
+    /// Whether its value is the same for all parameters.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         self.program.needs.is_empty()
     }
 
-    /// Whether it is true of `params`.
+    /// Whether it is true for `params`.
     ///
     /// # Errors
-    /// When it cannot be evaluated, or is neither true nor false: in words that name it.
+    /// When it cannot be evaluated, or is neither true nor false: as a message that quotes it.
     pub fn holds(&self, params: &Json) -> Result<bool, String> {
         self.holds_within(params, &EvaluationBudget::unlimited())
     }
 
-    /// Whether it is true of `params`, in steps of `budget`.
+    /// Whether it is true for `params`, using steps of `budget`.
     ///
     /// # Errors
     /// As [`Self::holds`], and when the budget has too few steps left.
@@ -143,7 +144,7 @@ impl Expression {
         self.condition(params, EXPRESSION_STEPS_MAX, budget)
     }
 
-    /// Whether it is true, where no parameter can change that: in few steps, since flow files have many of these.
+    /// Whether it is true, if no parameter can change that: in few steps, since flow files have many of these.
     ///
     /// # Errors
     /// As [`Self::holds`].
@@ -162,15 +163,15 @@ impl Expression {
         }
     }
 
-    /// The key or name that it makes of `params`.
+    /// The concurrency key, unique key or lock name that it evaluates to for `params`.
     ///
     /// # Errors
-    /// When it cannot be evaluated, or to nothing that can be a key: in words that name it.
+    /// When it cannot be evaluated, or its value cannot be a key: as a message that quotes it.
     pub fn text(&self, params: &Json) -> Result<Box<str>, String> {
         self.text_within(params, &EvaluationBudget::unlimited())
     }
 
-    /// The key or name that it makes of `params`, in steps of `budget`.
+    /// As [`Self::text`], using steps of `budget`.
     ///
     /// # Errors
     /// As [`Self::text`], and when the budget has too few steps left.
@@ -178,8 +179,8 @@ impl Expression {
         self.text_in(params, EXPRESSION_STEPS_MAX, budget)
     }
 
-    /// The key or name that it makes, where no parameter can change that: in few steps, since flow files have many of
-    /// these.
+    /// The key or name that it evaluates to, if no parameter can change that: in few steps, since flow files have many
+    /// of these.
     ///
     /// # Errors
     /// As [`Self::text`].
@@ -187,7 +188,7 @@ impl Expression {
         self.text_in(&Json::empty(), EXPRESSION_CONSTANT_STEPS_MAX, &EvaluationBudget::unlimited())
     }
 
-    /// The key or name that it makes of `params`, in at most so many steps of `budget`.
+    /// As [`Self::text`], using at most `steps_max` steps of `budget`.
     ///
     /// # Errors
     /// As [`Self::text_within`].
@@ -215,13 +216,13 @@ impl Expression {
         ))
     }
 
-    /// Whether it goes through lists or maps with `all`, `exists`, `exists_one`, `map` or `filter`.
+    /// Whether it iterates over lists or maps with `all`, `exists`, `exists_one`, `map` or `filter`.
     #[must_use]
     pub fn has_loops(&self) -> bool {
         self.program.has_loops
     }
 
-    /// Whether it looks at the parameter `name`.
+    /// Whether it reads the parameter `name`.
     pub(crate) fn looks_at(&self, name: &str) -> bool {
         self.program.needs.includes(name)
     }
@@ -245,7 +246,7 @@ impl Expression {
             .map_err(|reason| format!("{} cannot be evaluated: {reason}", self.quoted()))
     }
 
-    /// How a message names it: by its text, or the beginning of that.
+    /// How a message quotes it: its text, or the beginning of its text.
     fn quoted(&self) -> String {
         const CHARACTERS_MAX: usize = 80;
         match self.source.char_indices().nth(CHARACTERS_MAX) {

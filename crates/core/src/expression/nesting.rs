@@ -1,7 +1,7 @@
-//! How deep an expression nests.
+//! The nesting depth of an expression.
 //!
-//! The parser recurses, and so does everything that handles its tree. How deep the tree will be is found here before,
-//! without recursion, from the tokens alone: never less than it is, sometimes a little more.
+//! The parser recurses, and so does everything that handles its tree. The depth of the tree is therefore computed
+//! beforehand, without recursion, from the tokens alone: never too low, sometimes slightly too high.
 
 use super::{
     EXPRESSION_DEPTH_MAX, ExpressionError,
@@ -11,7 +11,7 @@ use super::{
 /// Checks that the brackets of `source` match, and that it nests no deeper than [`EXPRESSION_DEPTH_MAX`].
 ///
 /// # Errors
-/// Where that is not so.
+/// When one of these checks fails, with the place.
 pub(super) fn check(source: &str, tokens: &[Token<'_>]) -> Result<(), ExpressionError> {
     let mut nesting = Nesting { source, after_operand: false, levels: vec![Level::default()] };
     tokens.iter().try_for_each(|token| nesting.token(token))?;
@@ -29,7 +29,7 @@ struct Nesting<'s> {
     levels: Vec<Level>,
 }
 
-/// What is between two brackets. Operands that `&&`, `||`, `?`, `:` or a comma part do not nest in one another.
+/// The tokens between two brackets. Operands separated by `&&`, `||`, `?`, `:` or a comma do not nest in one another.
 #[derive(Default)]
 struct Level {
     start: usize,
@@ -38,9 +38,9 @@ struct Level {
     /// Operators since the last separator, and the deepest brackets among them.
     operators: usize,
     inner: usize,
-    /// The deepest operand before.
+    /// The deepest earlier operand.
     deepest: usize,
-    /// Each `?` is below the one before.
+    /// Each `?` is below the previous one.
     choices: usize,
     /// The operands of all `&&` are below one node, and those nodes below the one of all `||`.
     connectives: usize,

@@ -1,11 +1,11 @@
-//! Arithmetic and comparison as CEL has them: overflow is an error, and numbers of different types are
-//! compared by what they are worth, but not added.
+//! Arithmetic and comparison as in CEL: overflow is an error, and numbers of different types can be compared by value,
+//! but not added.
 
 use std::cmp::Ordering;
 
 use super::value::Value;
 
-/// Compares numbers by what they are worth. `None`: one of them is no number.
+/// Compares numbers by value. `None`: one of them is not a number.
 pub(super) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     match (whole(left), whole(right)) {
         (Some(left), Some(right)) => Some(left.cmp(&right)),
@@ -15,7 +15,7 @@ pub(super) fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     }
 }
 
-/// The whole number that a number is worth, for an index or a key.
+/// The whole number with the same value, for an index or a key.
 pub(super) fn as_whole(value: &Value) -> Option<i128> {
     match value {
         Value::Double(number) if number.fract() == 0.0 => truncated(*number),
@@ -56,7 +56,7 @@ fn compare_whole(whole: i128, real: f64) -> Option<Ordering> {
     Some(whole.cmp(&truncated).then_with(by_fraction))
 }
 
-/// `left operator right`. `None`: the operator is not for these.
+/// `left operator right`. `None`: the operator does not accept these operands.
 pub(super) fn arithmetic(operator: char, left: &Value, right: &Value) -> Option<Result<Value, &'static str>> {
     let result = match (left, right) {
         (Value::Int(left), Value::Int(right)) => match operator {

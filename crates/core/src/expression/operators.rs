@@ -33,7 +33,7 @@ impl Evaluation<'_> {
     fn add(&mut self, left: Value, right: Value) -> Answer {
         match (left, right) {
             (Value::Text(left), Value::Text(right)) => {
-                // Before it is made: texts that are added to themselves double each time.
+                // Before the text is created: texts that are added to themselves double each time.
                 self.spend(1 + ((left.len() + right.len()) / BYTES_PER_STEP) as u64)?;
                 Ok(Value::Text([&*left, &*right].concat().into()))
             }

@@ -1,4 +1,4 @@
-//! The parameters that an expression needs: only they are made into values.
+//! The parameters that an expression needs: only these are converted to values.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeSet, fmt, rc::Rc};
 
@@ -36,7 +36,7 @@ impl Needs {
         self.results.iter().map(|name| &**name)
     }
 
-    /// The parameters it names one by one.
+    /// The parameters it reads by name.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
@@ -49,7 +49,7 @@ impl Needs {
         self.all || self.names.contains(name)
     }
 
-    /// Those of `params`, as a map, and of how many values it is. The rest is passed over.
+    /// The needed ones of `params` as a map, and their number of values. The rest is skipped.
     pub(super) fn read(&self, params: &Json, values_max: u64) -> Result<(Rc<Map>, u64), ReadError> {
         let left = Cell::new(Some(values_max));
         let read = serde_json::Deserializer::from_str(params.as_str())
@@ -65,10 +65,10 @@ impl Needs {
     }
 }
 
-/// Why there are no parameters.
+/// Why the parameters could not be read.
 pub(super) struct ReadError {
     pub(super) words: String,
-    /// They are more values than there may be.
+    /// They have more values than allowed.
     pub(super) is_over_limit: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Makes the tree of an expression from its source, by the grammar of CEL (cel-spec, `doc/langdef.md`).
+//! Builds the tree of an expression from its source, by the grammar of CEL (cel-spec, `doc/langdef.md`).
 //!
-//! What parameters as JSON cannot have is left out: bytes, messages, optional values and names in packages.
+//! Features that JSON parameters do not need are left out: bytes, messages, optional values and names in packages.
 
 use super::{
     EXPRESSION_BYTES_MAX, ExpressionError,
@@ -15,7 +15,7 @@ const OPTIONAL: &str = "optional values are not supported: test with `has(params
 /// The tree of `source`.
 ///
 /// # Errors
-/// When `source` is too long, nests too deep, or is no CEL.
+/// When `source` is too long, nests too deep, or is not valid CEL.
 pub(super) fn parse(source: &str) -> Result<Node, ExpressionError> {
     if source.len() > EXPRESSION_BYTES_MAX {
         return Err(ExpressionError::new(format!(
@@ -69,7 +69,7 @@ impl<'s> Parser<'s> {
         self.next = (self.next + 1).min(self.tokens.len() - 1);
     }
 
-    /// Passes over this symbol, if it is next.
+    /// Skips this symbol if it is next. Returns whether it was.
     fn take(&mut self, symbol: &str) -> bool {
         let is_next = matches!(self.peek(), Kind::Symbol(next) if *next == symbol);
         if is_next {
@@ -109,7 +109,7 @@ impl<'s> Parser<'s> {
         Ok(Node::Choice(Box::new([condition, yes, no])))
     }
 
-    /// Operands of operators that bind at least so tightly, from the left.
+    /// Parses operators with at least this precedence, left-associative.
     fn operation(&mut self, tightness_min: u8) -> Parsed {
         let mut left = self.unary()?;
         while let Kind::Symbol(symbol) = *self.peek()
@@ -123,7 +123,7 @@ impl<'s> Parser<'s> {
         Ok(left)
     }
 
-    /// Two equal operators in a row cancel out, as CEL has it.
+    /// Two equal operators in a row cancel out, as in CEL.
     fn unary(&mut self) -> Parsed {
         let mut operators: Vec<Unary> = Vec::new();
         while let Some(operator) = self.unary_operator() {
@@ -134,7 +134,7 @@ impl<'s> Parser<'s> {
             }
         }
         let is_number = matches!(self.peek(), Kind::Int(_) | Kind::Double(_));
-        // A number and its sign are one: there is no other way to write the lowest.
+        // A number and its sign are parsed together: otherwise the lowest integer could not be written.
         let is_negative = is_number && operators.pop_if(|operator| *operator == Unary::Negate).is_some();
         let mut node = self.member(is_negative)?;
         while let Some(operator) = operators.pop() {
@@ -153,7 +153,7 @@ impl<'s> Parser<'s> {
         Some(operator)
     }
 
-    /// A value, and what is taken from it: fields, elements, calls.
+    /// A value, followed by accesses: fields, elements, calls.
     fn member(&mut self, is_negative: bool) -> Parsed {
         let start = self.at();
         let mut node = self.primary(is_negative)?;
@@ -179,13 +179,13 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// The error about a message of CEL, whose type is named from `start` up to `end`.
+    /// The error about a CEL message, whose type is named from `start` up to `end`.
     fn no_type(&self, start: usize, end: usize) -> Box<ExpressionError> {
         let name = self.source[start..end].trim_end();
         self.error(start, format!("there is no type `{name}` to make a value of: write a map"))
     }
 
-    /// What stands behind the dot after `operand`.
+    /// The access after the dot that follows `operand`.
     fn field(&mut self, operand: Node) -> Parsed {
         let (&Kind::Name(name), at) = (self.peek(), self.at()) else {
             return Err(self.error_here("the name of a field should be behind the dot"));
@@ -257,7 +257,7 @@ impl<'s> Parser<'s> {
         Ok(literal)
     }
 
-    /// The error about a symbol with which no value begins.
+    /// The error about a symbol with which no value can begin.
     fn no_value(&mut self) -> Box<ExpressionError> {
         let at = self.at();
         if self.take(".")
@@ -269,7 +269,7 @@ impl<'s> Parser<'s> {
         self.error(at, "a value should be here")
     }
 
-    /// A name, a call of a function, or one of the values that are words.
+    /// A name, a function call, or a literal word.
     fn name(&mut self, name: &str) -> Parsed {
         let at = self.at();
         self.advance();
@@ -301,7 +301,7 @@ impl<'s> Parser<'s> {
         Ok(Node::Call(Box::new(Call { name: name.into(), at, target: None, arguments })))
     }
 
-    /// Expressions with commas between them, up to the closing bracket. A list may end with a comma, arguments may not.
+    /// Expressions separated by commas, up to the closing bracket. A list may end with a comma, arguments may not.
     fn list(&mut self, closing: &str, may_end_with_comma: bool) -> Parsed<Vec<Node>> {
         let mut nodes = Vec::new();
         if self.take(closing) {
@@ -335,7 +335,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// Whether it could be the name of a type: names with dots between them.
+/// Whether it could be the name of a type: names separated by dots.
 fn is_path(node: &Node) -> bool {
     match node {
         Node::Name(_) => true,

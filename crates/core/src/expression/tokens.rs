@@ -15,7 +15,7 @@ pub(super) enum Kind<'s> {
     Name(&'s str),
     /// The digits of a whole number, or `0x` and hexadecimal digits.
     Int(&'s str),
-    /// The same of an unsigned number, without its `u`.
+    /// The digits of an unsigned number, without its `u`.
     Uint(&'s str),
     Double(&'s str),
     /// A text, with its escapes replaced.
@@ -25,7 +25,7 @@ pub(super) enum Kind<'s> {
     End,
 }
 
-/// Those that begin as another does come first.
+/// A symbol that begins with another symbol comes first.
 const SYMBOLS: [&str; 24] = [
     "&&", "||", "==", "!=", "<=", ">=", "(", ")", "[", "]", "{", "}", ",", ":", "?", "+", "-", "*", "/", "%",
     "!", "<", ">", ".",
@@ -36,7 +36,7 @@ const NO_BYTES: &str = "bytes are not supported: parameters are JSON, which has 
 /// The tokens of `source`, in order; the last one is [`Kind::End`].
 ///
 /// # Errors
-/// When a part of `source` is no token of CEL.
+/// When a part of `source` is not a token of CEL.
 pub(super) fn tokens(source: &str) -> Result<Vec<Token<'_>>, ExpressionError> {
     let mut lexer = Lexer { source, at: 0 };
     let mut tokens: Vec<Token<'_>> = Vec::new();
@@ -72,7 +72,7 @@ impl<'s> Lexer<'s> {
         Err(ExpressionError::at(self.source, at, message))
     }
 
-    /// Passes over what belongs to the run that begins here, and gives it.
+    /// Skips the run of matching bytes that begins here, and returns it.
     fn run(&mut self, belongs: impl Fn(u8) -> bool) -> &'s str {
         let length = self.rest().bytes().take_while(|byte| belongs(*byte)).count();
         let run = &self.rest()[..length];
@@ -113,8 +113,8 @@ impl<'s> Lexer<'s> {
             return Ok(Kind::Symbol(symbol));
         }
         let message = match character {
-            '&' => "`&` is no operator: write `&&`".to_owned(),
-            '|' => "`|` is no operator: write `||`".to_owned(),
+            '&' => "`&` is not an operator: write `&&`".to_owned(),
+            '|' => "`|` is not an operator: write `||`".to_owned(),
             '=' => "`=` compares nothing: write `==`".to_owned(),
             _ => format!("{character:?} has no meaning here: texts stand between quotes"),
         };
@@ -130,9 +130,9 @@ impl<'s> Lexer<'s> {
                 self.error(at, NO_BYTES)
             }
             "in" => Ok(Kind::Symbol("in")),
-            "and" if !is_field => self.error(at, "`and` is no operator: write `&&`"),
-            "or" if !is_field => self.error(at, "`or` is no operator: write `||`"),
-            "not" if !is_field => self.error(at, "`not` is no operator: write `!`"),
+            "and" if !is_field => self.error(at, "`and` is not an operator: write `&&`"),
+            "or" if !is_field => self.error(at, "`or` is not an operator: write `||`"),
+            "not" if !is_field => self.error(at, "`not` is not an operator: write `!`"),
             _ => Ok(Kind::Name(word)),
         }
     }
@@ -189,7 +189,7 @@ impl<'s> Lexer<'s> {
                 at += 2;
             } else if bytes[at..].starts_with(&[quote; 3][..quotes]) {
                 self.at = at + quotes;
-                // Line ends are the same on all systems.
+                // Line ends are normalized.
                 let written = source[content..at].replace("\r\n", "\n").replace('\r', "\n");
                 if is_raw || !written.contains('\\') {
                     return Ok(Kind::Text(written.into()));
@@ -209,7 +209,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// `written` with its escapes replaced. Nothing when one of them is none.
+/// `written` with its escapes replaced. `None` if one of them is invalid.
 fn unescaped(written: &str) -> Option<String> {
     let mut text = String::with_capacity(written.len());
     let mut rest = written;
@@ -242,7 +242,7 @@ fn unescaped(written: &str) -> Option<String> {
     Some(text)
 }
 
-/// The character that a backslash before `letter` stands for.
+/// The character that a backslash before `letter` means.
 fn plain_escape(letter: char) -> Option<char> {
     Some(match letter {
         'a' => '\u{7}',

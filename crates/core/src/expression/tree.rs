@@ -1,4 +1,4 @@
-//! The tree of an expression: what [`parse`](mod@super::parse) makes, and what is checked and evaluated.
+//! The tree of an expression: built by [`parse`](mod@super::parse), then checked and evaluated.
 
 /// A part of an expression that has a value.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +78,7 @@ pub(super) struct Loop {
     pub(super) name: Box<str>,
     /// Absent in `range.map(name, element)`, which takes all elements.
     pub(super) condition: Option<Node>,
-    /// What `map` makes of an element. Absent in the other macros.
+    /// The result of `map` for an element. Absent in the other macros.
     pub(super) element: Option<Node>,
 }
 

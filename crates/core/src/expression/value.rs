@@ -1,4 +1,4 @@
-//! Values of an evaluation. A copy of one costs nothing that grows with it.
+//! Values of an evaluation. Copying a value takes constant time.
 
 use std::{cell::Cell, collections::BTreeMap, fmt, rc::Rc};
 
@@ -22,10 +22,10 @@ pub(super) enum Value {
     Type(&'static str),
 }
 
-/// Sorted, so that whoever goes through it always meets the same order.
+/// Sorted, so that every iteration has the same order.
 pub(super) type Map = BTreeMap<Key, Value>;
 
-/// A key of a map. Numbers are the same key when they are worth the same.
+/// A key of a map. Numbers with the same value are the same key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Bool(bool),
@@ -33,20 +33,20 @@ pub(super) enum Key {
     Text(Rc<str>),
 }
 
-/// So many bytes of text are looked at in a step.
+/// The number of bytes of text that one step reads.
 pub(super) const BYTES_PER_STEP: usize = 64;
 
 /// CEL's types: an expression can compare `type(x)` with them.
 pub(super) const TYPES: [&str; 9] =
     ["null_type", "bool", "int", "uint", "double", "string", "list", "map", "type"];
 
-/// How many steps it takes to look at a text, beside the one that every operation takes.
+/// The number of steps to read a text, in addition to the one of every operation.
 pub(super) fn steps_of_text(text: &str) -> u64 {
     (text.len() / BYTES_PER_STEP) as u64
 }
 
-/// How many steps it takes to find a key among so many, beside the one that every operation takes. A map compares it with
-/// one after the other of those on the way to it, which may begin alike.
+/// The number of steps to find a key among `entries` keys, in addition to the one of every operation. A map compares it
+/// with one key after the other on the path to it, and these may have a common prefix.
 pub(super) fn steps_to_find_key(key: &Key, entries: usize) -> u64 {
     match key {
         Key::Text(text) => steps_of_text(text) * u64::from(usize::BITS - entries.leading_zeros()),
@@ -71,7 +71,7 @@ impl Value {
         }
     }
 
-    /// What it is, for a message: never its content, which may be large or secret.
+    /// A description for a message: never its content, which may be large or secret.
     pub(super) fn described(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -86,7 +86,7 @@ impl Value {
         }
     }
 
-    /// How many steps it takes to look at all of it, if it has no parts.
+    /// The number of steps to read all of it, if it has no parts.
     pub(super) fn steps(&self) -> u64 {
         match self {
             Self::Text(text) => 1 + steps_of_text(text),
@@ -94,7 +94,7 @@ impl Value {
         }
     }
 
-    /// The key that it is.
+    /// The value as a key, if it can be one.
     pub(super) fn as_key(&self) -> Option<Key> {
         match self {
             Self::Bool(value) => Some(Key::Bool(*value)),
@@ -120,7 +120,7 @@ impl From<&Key> for Value {
     }
 }
 
-/// Reads a value, and takes one of `left` for it and for each value and key in it. None are left: it fails.
+/// Reads a value, and uses one of `left` for it and for each value and key in it. Fails if none are left.
 #[derive(Clone, Copy)]
 pub(super) struct ReadValue<'l> {
     pub(super) left: &'l Cell<Option<u64>>,

@@ -1,63 +1,63 @@
-//! Actions: who does a step or undoes it, how long it may take, and how often it is tried.
+//! Actions: who executes a step or its rollback, the limits on time, and the retries.
 
 use serde::{Deserialize, Serialize};
 
 use super::SPAN_MAX;
 use crate::{Millis, Name};
 
-/// How long one attempt may take where the flow does not say.
+/// The default timeout of one attempt.
 pub const TIMEOUT_DEFAULT: Millis = Millis::from_secs(5 * 60);
 
-/// How long a task may take that a step starts, where the flow does not say: as long as its own flow lets it.
+/// The default timeout of a child task: only the deadline of its own flow limits it.
 pub const CHILD_TIMEOUT_DEFAULT: Millis = SPAN_MAX;
 
-/// The most retries a flow may ask for.
+/// The maximum number of retries in a flow.
 pub const RETRIES_MAX: u32 = 1_000_000;
 
 /// The module whose commands are flows; no worker may serve it.
 pub const FLOW_MODULE: &str = "flow";
 
-/// What a step does, forward or back.
+/// The action of a step, forward or rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
-    /// Who does it.
+    /// Who executes it.
     pub doer: Doer,
-    /// How long one attempt of a worker may take.
+    /// The maximum duration of one attempt of a worker.
     pub timeout: Millis,
-    /// How long all attempts together may take.
+    /// The maximum duration of all attempts together.
     pub deadline: Option<Millis>,
-    /// How long an attempt may wait for a worker to take it.
+    /// The maximum wait of an attempt for a worker.
     pub start_within: Option<Millis>,
-    /// How often and how fast a failure is tried again.
+    /// The retries after failures.
     pub retry: Retry,
 }
 
-/// Who does a step.
+/// Who executes a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Doer {
     /// A worker of a module.
     Worker {
-        /// The queue it goes to.
+        /// The module, which is its queue.
         module: Name,
-        /// What the module is asked to do.
+        /// The command of the module.
         command: Name,
     },
-    /// A task of another flow, which the step waits for.
+    /// A child task of another flow, which the step waits for.
     Flow {
-        /// The flow; its newest version at the time the step begins.
+        /// The flow; its newest version at the time the step starts.
         name: Name,
     },
-    /// Whoever sends the signal that the step waits for.
+    /// The sender of a signal that the step waits for.
     Signal {
         /// Its name.
         name: Name,
     },
 }
 
-/// How often and how fast a failure is tried again.
+/// The retries after failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// This often: 3 means at most 4 attempts.
+    /// The maximum number of retries: 3 means at most 4 attempts.
     pub max: u32,
     /// How the delay grows.
     pub backoff: Backoff,
@@ -97,7 +97,7 @@ impl Action {
         }
     }
 
-    /// Module and command, where a worker does it.
+    /// Module and command, if a worker executes it.
     #[must_use]
     pub fn worker(&self) -> Option<(&Name, &Name)> {
         match &self.doer {

@@ -1,4 +1,4 @@
-//! Flows: what the steps of a task are and how each is done and undone.
+//! Flows: the steps of a task, and how each is executed and rolled back.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,22 @@ use thiserror::Error;
 use crate::{DEATHS_LIMIT, DEATHS_MAX, Expression, Millis, Name, RESULTS};
 
 mod action;
+mod adhoc;
 mod step;
 mod unique;
 
 pub use action::*;
+pub use adhoc::*;
 pub use step::*;
 pub use unique::*;
 
-/// The most steps a flow may have.
+/// The maximum number of steps in a flow.
 pub const STEPS_MAX: usize = 256;
 
-/// The longest timeout, deadline or delay a flow may name: 366 days, so that sums of a few never overflow.
+/// The longest timeout, deadline or delay in a flow: 366 days, so that sums of a few never overflow.
 pub const SPAN_MAX: Millis = Millis::from_secs(366 * 24 * 3600);
 
-/// A definition in the catalogue. [`Flow::check`] says whether it can run.
+/// A definition in the catalogue. [`Flow::check`] checks whether it can run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
     /// Its name.
@@ -32,15 +34,15 @@ pub struct Flow {
     pub params: Option<Box<str>>,
     /// Who makes the retries.
     pub retry_by: RetryBy,
-    /// What a final failure does.
+    /// The reaction to a final failure.
     pub on_failure: OnFailure,
-    /// How long a task of it may take before it is turned around.
+    /// The maximum duration of a task until it starts rolling back.
     pub deadline: Option<Millis>,
-    /// Which of its tasks are the same, so that a second one is not started beside the first.
+    /// Which of its tasks are duplicates, so that the second one is not started.
     pub unique: Option<Unique>,
-    /// How long its ended tasks are kept; nothing = as long as the server keeps tasks.
+    /// How long its ended tasks are kept; `None` = the server's retention.
     pub retention: Option<Millis>,
-    /// Which parameters its rollbacks are given.
+    /// The parameters of its rollbacks.
     pub rollback_params: RollbackParams,
     /// How many attempts of one execution may be lost with their workers before the step is held as poisoned; at
     /// least 1.
@@ -49,13 +51,13 @@ pub struct Flow {
     pub steps: Vec<StepDefinition>,
 }
 
-/// Which parameters a rollback is given. Its step's own result and the error come beside them in any case.
+/// The parameters of a rollback. Its step's own result and the error are passed separately in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RollbackParams {
-    /// Those that its step or item was given: what came later cannot change what is rolled back.
+    /// Those of the forward execution of its step or item: later results cannot change what is rolled back.
     Step,
-    /// The same with its own result over them. Flows that were stored in format 2 have it, because their rollbacks may
-    /// look for their result there.
+    /// The same, overridden by its own result. Flows that were stored in format 2 have it, because their rollbacks may
+    /// expect their result there.
     StepAndResult,
     /// All parameters and all results so far, the later ones over the earlier ones, as in the classic catalogue.
     Shared,
@@ -66,26 +68,26 @@ pub enum RollbackParams {
 pub enum RetryBy {
     /// The engine: the message's Retry is 0.
     Engine,
-    /// The module loops by itself; the engine must not multiply its attempts.
+    /// The module retries by itself; the engine must not multiply its attempts.
     Module,
 }
 
-/// What a final failure does.
+/// The reaction to a final failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnFailure {
-    /// Undo every touched step in reverse order.
+    /// Roll back every step that may have had effects, in reverse order.
     Rollback,
-    /// Hold the task until a person decides.
+    /// Hold the task until an operator decides.
     Hold,
 }
 
-/// Why a flow cannot run. `step` is the index of the step at fault.
+/// Why a flow cannot run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct FlowFault {
-    /// The step at fault, where one is.
+    /// The index of the step at fault, if there is one.
     pub step: Option<usize>,
-    /// What is wrong and what to do.
+    /// The problem and its fix.
     pub message: String,
 }
 
@@ -108,7 +110,7 @@ impl Flow {
         }
     }
 
-    /// Checks what the types do not say: names unlike one another, no cycles, limits.
+    /// Checks properties that the types do not guarantee: distinct names, no cycles, limits.
     ///
     /// # Errors
     /// The first fault found.
@@ -187,8 +189,8 @@ impl Flow {
         Ok(())
     }
 
-    /// An expression may only read results of steps that are done before its own. A parameter that is called like
-    /// the map of results is read through `params`.
+    /// An expression may only read results of steps that are completed before its own. A parameter with the name of the
+    /// map of results is read through `params`.
     fn check_results(&self, index: usize) -> Result<(), String> {
         for expression in self.steps[index].expressions() {
             let Some(name) = expression.results().find(|name| !self.is_before(name, index)) else { continue };
@@ -209,7 +211,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Whether the step called `name` is done before `step`. Before the step for errors everything is.
+    /// Whether the step `name` is completed before `step`. Before the `on_error` step all steps are.
     pub(crate) fn is_before(&self, name: &str, step: usize) -> bool {
         let found = self.step_index(name).filter(|found| self.steps[*found].role == Role::Plain);
         found.is_some_and(|found| self.steps[step].role == Role::OnError || self.ancestors(step)[found])
@@ -250,12 +252,12 @@ impl Flow {
             .map(|(index, _)| index)
     }
 
-    /// Indices of the steps that a task does, in definition order: all but the one for errors.
+    /// Indices of the plain steps, in definition order: all but the `on_error` step.
     pub fn plain_steps(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.steps.len()).filter(|index| self.steps[*index].role == Role::Plain)
     }
 
-    /// Whether the task goes on when `step` fails: all that come after it are joins that do with less.
+    /// Whether the task continues when `step` fails: all its successors are joins that accept fewer results.
     #[must_use]
     pub fn tolerates(&self, step: usize) -> bool {
         let mut successors = self.successors(step).peekable();
@@ -266,7 +268,7 @@ impl Flow {
             })
     }
 
-    /// Which steps must be done before `step`, directly or through others.
+    /// Which steps must be completed before `step`, directly or indirectly.
     #[must_use]
     pub fn ancestors(&self, step: usize) -> Vec<bool> {
         let mut found = vec![false; self.steps.len()];

@@ -1,87 +1,87 @@
-//! Steps of a flow: what does them, when they begin, and what a failure of a part means.
+//! Steps of a flow: their actions, their conditions, and the meaning of partial failures.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Action, Doer};
 use crate::{Expression, LockName, Millis, Name};
 
-/// The most members a fanned-out step may have.
+/// The maximum number of items of a fanned-out step.
 pub const MEMBERS_MAX: usize = 10_000;
 
-/// How many members of one task may be under way at once, of all its steps together; of each step one may always be.
+/// The maximum number of concurrent items of one task, over all its steps; each step may always have one.
 pub const MEMBERS_OPEN_MAX: usize = 1_000;
 
-/// How many members are under way at once where the flow does not say.
+/// The default number of concurrent items.
 pub const PARALLEL_DEFAULT: u32 = 100;
 
-/// The most members that may be under way at once.
+/// The maximum number of concurrent items of a step.
 pub const PARALLEL_MAX: u32 = 1_000;
 
-/// The most locks a step may need.
+/// The maximum number of locks of a step.
 pub const LOCKS_MAX: usize = 16;
 
 /// One step of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepDefinition {
-    /// Unlike the other steps' names.
+    /// Distinct from the other steps' names.
     pub name: Name,
-    /// When it has its turn.
+    /// When it runs.
     pub role: Role,
-    /// What does it.
+    /// Its forward action.
     pub run: Action,
-    /// What undoes it; a step without is passed over on the way back.
+    /// Its rollback action; a step without one is skipped during a rollback.
     pub rollback: Option<Action>,
-    /// Indices of the steps that must be done before it, in ascending order.
+    /// Indices of the steps that must be completed before it, in ascending order.
     pub after: Vec<usize>,
-    /// It is passed over unless this holds.
+    /// Its condition: the step is skipped unless this is true.
     pub when: Option<Expression>,
-    /// It is done once for each element of a list.
+    /// It is executed once for each element of a list.
     pub each: Option<Each>,
-    /// What a failure of one of its members means; of a step that joins others: of one of those before it.
+    /// The meaning of a failed item; for a join, the meaning of a failed predecessor.
     pub on_partial: OnPartial,
-    /// How long it waits once those before it are done.
+    /// How long it waits after its predecessors are completed.
     pub delay: Option<Millis>,
-    /// What its attempts are counted under where a limit is by key.
+    /// The concurrency key under which limits count its attempts.
     pub key: Option<Expression>,
     /// The locks it needs.
     pub locks: Vec<LockRef>,
 }
 
-/// When a step has its turn.
+/// When a step runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// After the steps it is `after`.
+    /// After its predecessors.
     Plain,
-    /// Once the task has failed and nothing forward is in flight any more; it gets all errors.
+    /// Once the task has failed and no forward execution is in flight any more; it gets all errors.
     OnError,
 }
 
-/// A step is done once for each element of a list.
+/// A step is executed once for each element of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Each {
     /// The parameter that holds the list.
     pub list: Box<str>,
-    /// How many members are under way at once.
+    /// The maximum number of concurrent items.
     pub parallel: u32,
 }
 
-/// What a failure of a part means for the whole.
+/// The meaning of a partial failure for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnPartial {
-    /// It fails as well.
+    /// The whole fails as well.
     Fail,
-    /// It goes on with what succeeded.
+    /// It continues with the successful parts.
     Continue,
-    /// It goes on if at least this many succeeded.
+    /// It continues if at least this many parts succeeded.
     AtLeast(u32),
 }
 
-/// Which lock a step needs.
+/// A lock that a step needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockRef {
-    /// Always this one.
+    /// A fixed lock.
     Name(LockName),
-    /// The one that the parameters name.
+    /// The lock that this expression names.
     Expression(Expression),
 }
 
@@ -104,12 +104,12 @@ impl StepDefinition {
         }
     }
 
-    /// Whether its key or a lock of it is named by the parameter `name`.
+    /// Whether its concurrency key or a lock name depends on the parameter `name`.
     pub(crate) fn is_named_by(&self, name: &str) -> bool {
         self.naming().any(|expression| expression.looks_at(name))
     }
 
-    /// What its key and its locks are named by.
+    /// The expressions of its concurrency key and its locks.
     pub(crate) fn naming(&self) -> impl Iterator<Item = &Expression> {
         let locks = self.locks.iter().filter_map(|lock| match lock {
             LockRef::Expression(expression) => Some(expression),
@@ -126,7 +126,7 @@ impl StepDefinition {
     pub(super) fn check(&self) -> Result<(), String> {
         self.run.check()?;
         if self.locks.len() > LOCKS_MAX {
-            return Err(format!("it needs {} locks; the most is {LOCKS_MAX}", self.locks.len()));
+            return Err(format!("it needs {} locks; the limit is {LOCKS_MAX}", self.locks.len()));
         }
         if let Some(rollback) = &self.rollback {
             rollback.check().map_err(|message| format!("its rollback: {message}"))?;
@@ -169,7 +169,7 @@ impl StepDefinition {
         self.check_partial()
     }
 
-    /// The step for errors has its turn when the task has failed, and no other place.
+    /// The `on_error` step runs when the task has failed, and nowhere else.
     pub(super) fn check_role(&self) -> Result<(), String> {
         let unfit = [
             ("after", !self.after.is_empty()),

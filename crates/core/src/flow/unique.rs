@@ -1,22 +1,22 @@
-//! Which tasks of a flow are the same.
+//! Duplicate tasks of a flow.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Expression, Millis};
 
-/// Which tasks of a flow are the same.
+/// Which tasks of a flow are duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct Unique {
-    /// The unique key: tasks for whose submitted parameters this has the same value are the same.
+    /// The unique key: tasks whose submitted parameters give the same value are duplicates.
     pub key: Expression,
-    /// For how long a task prevents others with its unique key.
+    /// How long a task prevents others with its unique key.
     pub during: During,
-    /// What a submit gets while a task prevents it.
+    /// The reply to a submit while a task prevents it.
     pub on_conflict: OnConflict,
 }
 
-/// For how long a task prevents others with its unique key.
+/// How long a task prevents others with its unique key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum During {
     /// Until its first step is handed out.
@@ -27,7 +27,7 @@ pub enum During {
     Finished(Millis),
 }
 
-/// What a submit gets whose unique key another task has.
+/// The reply to a submit whose unique key belongs to another task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnConflict {
     /// That task.
@@ -36,7 +36,7 @@ pub enum OnConflict {
     Fail,
 }
 
-/// How it is stored: what came later stands in variants at the end, so that what was stored before reads as it did.
+/// The stored form: later additions are variants at the end, so that older stored flows can still be read.
 #[derive(Clone, Serialize, Deserialize)]
 struct Stored {
     key: Expression,
@@ -75,7 +75,7 @@ impl From<Stored> for Unique {
         let during = match during {
             StoredDuring::Pending => During::Pending,
             StoredDuring::Finished(span) => During::Finished(span),
-            // Nothing writes a `Failing` within another one.
+            // A `Failing` within another one is never written.
             StoredDuring::Running | StoredDuring::Failing(_) => During::Running,
         };
         Self { key: stored.key, during, on_conflict }

@@ -1,11 +1,13 @@
-//! Taking a task in.
+//! Accepting a task.
 
 use std::collections::BTreeSet;
 
-use crate::{ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, Role, draft::Draft, step_name};
+use crate::{
+    ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, Role, step_name, transition::draft::Draft,
+};
 
-/// The task begins its history; a task without a start time begins its first steps. Steps that another task has
-/// done are done.
+/// Starts the history of a task; a task without a start time then starts its first steps. Steps that another task has
+/// completed are marked as completed.
 pub(super) fn accept(
     draft: &mut Draft<'_>,
     done: &[(usize, Option<Json>)],
@@ -27,7 +29,7 @@ pub(super) fn accept(
     Ok(())
 }
 
-/// What is done was done in an order, each step once.
+/// Checks that completed steps follow the order of the flow, each at most once.
 fn check(draft: &Draft<'_>, done: &[(usize, Option<Json>)]) -> Result<(), Rejection> {
     let flow = &draft.task.flow;
     let steps: BTreeSet<usize> = done.iter().map(|(step, _)| *step).collect();

@@ -1,14 +1,14 @@
-//! Attempts begin: with a worker once the locks are there, as a task of its own, or by waiting for a signal.
+//! Starting attempts: for a worker once the locks are granted, as a child task, or as a wait for a signal.
 
 use crate::{
     ActKey, Awaited, Doer, EventKind, Json, Pause,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 use super::{child, fail, locks, signal};
 
-/// An act has its turn: what depends on its parameters is settled, and its first attempt begins.
+/// Starts an execution: evaluates the expressions on its parameters, then starts the first attempt.
 pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
     let definition = &draft.task.flow.steps[key.step];
     if let Some(expression) = definition.key.clone() {
@@ -26,7 +26,7 @@ pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
     begin(draft, key);
 }
 
-/// The next attempt of an act begins. In a pause it is parked.
+/// Starts the next attempt of an execution. During a pause it is parked.
 pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
     let attempt = draft.task.act(key).map_or(0, |act| act.attempt) + 1;
     match draft.task.action(key).map(|action| &action.doer) {
@@ -34,13 +34,13 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
             let name = name.clone();
             await_signal(draft, key, attempt, &name);
         }
-        // Where no task has anything to undo there is nothing to wait for, neither a lock nor the end of a pause.
+        // If no child task needs a rollback, there is nothing to wait for, neither a lock nor the end of a pause.
         None if child::to_undo(&draft.task, key).is_none() => draft.emit(EventKind::ActSkipped { key }),
         _ => go(draft, key, attempt),
     }
 }
 
-/// An attempt goes on as far as it can: a pause parks it, and it has all its locks before it is ready.
+/// Advances an attempt as far as possible: a pause parks it, and it needs all its locks before it is ready.
 pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     if draft.task.state.pause == Pause::Held && !is_planted(Bug::BegunInPause) {
         draft.emit(EventKind::ActParked { key, attempt });
@@ -52,7 +52,7 @@ pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     }
 }
 
-/// Waiting for a signal is nothing that a pause holds up: it may be there already.
+/// Starts waiting for a signal. A pause does not delay that: the signal may have arrived already.
 fn await_signal(draft: &mut Draft<'_>, key: ActKey, attempt: u32, name: &crate::Name) {
     let (awaited, child, locks) = (Awaited::Signal, None, Vec::new());
     draft.emit(EventKind::ActAwaiting { key, attempt, awaited, child, locks });

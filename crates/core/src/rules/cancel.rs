@@ -1,9 +1,9 @@
-//! A person ends a task.
+//! An operator cancels a task.
 
 use super::{resume, turn_back};
-use crate::{Actor, Cause, Phase, Rejection, draft::Draft};
+use crate::{Actor, Cause, Phase, Rejection, transition::draft::Draft};
 
-/// Turns the task around, also out of a pause, which ends with it. On the way back there is nothing to cancel.
+/// Starts rolling back, also out of a pause, which ends with it. During a rollback there is nothing to cancel.
 pub(super) fn cancel(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {
     match draft.task.state.phase {
         Phase::Ended(_) => Err(Rejection::Ended),

@@ -1,15 +1,15 @@
-//! Child tasks: a step that runs a flow starts a task of it and waits for its end; on the way back it has one that
-//! succeeded undo itself, and waits for that.
+//! Child tasks: a step that runs a flow starts a child task and waits for its end. During a rollback, a completed child
+//! task rolls back, and the step waits for that.
 
 use super::{fail, resume, turn_back};
 use crate::{
     ActKey, ActState, Awaited, CHILD_PARAMS_BYTES_MAX, Cause, ChildEnd, DEPTH_MAX, Direction, Ending,
     EventKind, Json, Phase, Rejection, Task, TaskId,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
-/// The attempt of a step begins that runs a flow: it starts a task, or has the one it started undo itself.
+/// Starts the attempt of a step that runs a flow: starts a child task, or rolls back the one it started.
 pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     match key.direction {
         Direction::Forward => start(draft, key, attempt),
@@ -23,7 +23,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
 fn start(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     if draft.task.depth() + 1 >= DEPTH_MAX {
         let message = format!(
-            "tasks stand {DEPTH_MAX} below one another, which is the most: a flow runs itself, or the chain of flows is \
+            "child tasks are nested too deeply: the limit is {DEPTH_MAX}. A flow runs itself, or the chain of flows is \
              too long"
         );
         return fail::fail_on_data(draft, key, &message);
@@ -31,8 +31,8 @@ fn start(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
     let bytes = draft.task.params_for(key).as_str().len();
     if bytes > CHILD_PARAMS_BYTES_MAX {
         let message = format!(
-            "the parameters for the task it starts are {bytes} bytes; the most is {CHILD_PARAMS_BYTES_MAX}: hand over \
-             less, or a reference"
+            "the parameters for the child task have {bytes} bytes; the limit is {CHILD_PARAMS_BYTES_MAX}: pass less, \
+             or a reference"
         );
         return fail::fail_on_data(draft, key, &message);
     }
@@ -45,15 +45,15 @@ fn wait(draft: &mut Draft<'_>, key: ActKey, attempt: u32, child: TaskId) {
     draft.emit(EventKind::ActAwaiting { key, attempt, awaited, child, locks });
 }
 
-/// The task that did what this act is to undo. One that did not succeed has undone itself, and what a person did by
-/// hand no task can undo.
+/// The child task that this rollback concerns. A child task that did not succeed has rolled back already, and no child
+/// task can roll back a step that was executed by hand.
 pub(super) fn to_undo(task: &Task, key: ActKey) -> Option<TaskId> {
     task.runs_flow(key.step)?;
     let forward = task.act(ActKey { direction: Direction::Forward, ..key })?;
     forward.child().filter(|_| forward.state == ActState::Succeeded && !is_planted(Bug::ChildNotUndone))
 }
 
-/// The child has ended: the step is done or has failed, or is undone.
+/// Handles the end of a child task: the step is completed, has failed, or is rolled back.
 pub(super) fn ended(
     draft: &mut Draft<'_>,
     key: ActKey,
@@ -78,18 +78,19 @@ pub(super) fn ended(
         }
         (_, ChildEnd::Gone) => {
             let message = format!(
-                "task {child}, which did it, is not kept any more and cannot undo it: undo it by hand, then say so"
+                "task {child}, which ran the step, was deleted and cannot roll back: roll the step back by hand, then \
+                 resolve it as done"
             );
             fail::fail_on_data(draft, key, &message);
         }
-        // It told so before it was asked to undo itself.
+        // It reported that before its rollback was requested.
         (Direction::Rollback, ChildEnd::Succeeded(_)) => return Err(Rejection::NothingDue),
     }
     Ok(())
 }
 
-/// The task that waits for this one has turned around: this one does too, also out of a pause. One that has ended has
-/// told so.
+/// Handles the rollback of the parent: this task starts rolling back too, also out of a pause. An ended task has
+/// already reported its end.
 pub(super) fn cancel(draft: &mut Draft<'_>) -> Result<(), Rejection> {
     match draft.task.state.phase {
         Phase::Scheduled | Phase::Forward => {
@@ -101,7 +102,7 @@ pub(super) fn cancel(draft: &mut Draft<'_>) -> Result<(), Rejection> {
     }
 }
 
-/// The task whose step this one did undoes that step: the one way in which a task that has succeeded goes on.
+/// Rolls a completed child task back with its parent: the only way in which a completed task changes.
 pub(super) fn undo(draft: &mut Draft<'_>) -> Result<(), Rejection> {
     match draft.task.state.phase {
         Phase::Ended(Ending::Succeeded) if draft.task.input.parent.is_some() => {

@@ -1,20 +1,20 @@
-//! An attempt failed: another one is made, or the act has failed for good.
+//! A failed attempt: another one is made, or the execution fails without a further retry.
 
 use super::{attempts, report, turn_back};
 use crate::{
     ActKey, Attempt, Cause, Direction, EventKind, Failure, Millis, Phase, Rejection, RetryBy,
-    draft::Draft,
     planted::{Bug, is_planted},
     retry_delay,
+    transition::draft::Draft,
 };
 
-/// The code of a step whose parameters do not fit its definition (`EX_DATAERR`).
+/// The code of a step whose parameters do not match its definition (`EX_DATAERR`).
 pub const DATA_CODE: i32 = 65;
 
 /// The code of an attempt that ran longer than its timeout, as of the program `timeout`.
 pub const TIMEOUT_CODE: i32 = 124;
 
-/// What is said of a step whose deadline passed.
+/// The failure message of a step whose deadline passed.
 pub(crate) const DEADLINE_PASSED: &str = "the step's deadline passed";
 
 /// The code of a step whose deadline passed.
@@ -39,8 +39,8 @@ pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
     Ok(())
 }
 
-/// No answer came over the broker. The engine cannot tell a lost answer from a slow or dead module, so another attempt
-/// is made as far as `retry` allows, also where a module makes the attempts that fail.
+/// Handles a missing answer over the broker. The engine cannot distinguish a lost answer from a slow or dead module, so
+/// another attempt is made as far as `retry` allows, also if a module makes the retries after failures.
 fn unanswered(draft: &mut Draft<'_>, attempt: &Attempt, allowed: Millis) -> Result<(), Rejection> {
     let key = attempt.key;
     draft.emit(EventKind::ActUnanswered { key, attempt: attempt.number });
@@ -49,13 +49,13 @@ fn unanswered(draft: &mut Draft<'_>, attempt: &Attempt, allowed: Millis) -> Resu
     Ok(())
 }
 
-/// The current attempt failed.
+/// Handles a failure of the current attempt.
 pub(super) fn fail(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
     let retries = draft.task.flow.retry_by == RetryBy::Engine;
     fail_with(draft, key, failure, retries);
 }
 
-/// The current attempt failed; the engine makes another one only where it `retries`.
+/// Handles a failure of the current attempt; the engine makes another one only if `retries` is true.
 fn fail_with(draft: &mut Draft<'_>, key: ActKey, failure: Failure, retries: bool) {
     let (Some(act), Some(action)) = (draft.task.act(key), draft.task.action(key)) else { return };
     let now = draft.context.now;
@@ -74,25 +74,25 @@ fn fail_with(draft: &mut Draft<'_>, key: ActKey, failure: Failure, retries: bool
     }
 }
 
-/// The act cannot be done with the parameters it has.
+/// Fails an execution whose parameters make it impossible.
 pub(super) fn fail_on_data(draft: &mut Draft<'_>, key: ActKey, message: &str) {
     fail_for_good(draft, key, Failure::new(message, DATA_CODE, false));
 }
 
-/// The act failed and is not tried again.
+/// Fails an execution without a further retry.
 pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure) {
-    // A member whose parameters do not fit fails before it has begun.
+    // An item with invalid parameters fails before it has started.
     let act = draft.task.act(key);
-    // When the deadline passed first, that is what failed the step.
+    // If the deadline passed first, that is the cause of the failure.
     let overdue = act.filter(|act| act.overdue).and_then(|act| act.failure.clone());
     let failure = overdue.unwrap_or(failure);
     let attempt = act.map_or(0, |act| act.attempt);
     draft.emit(EventKind::ActFailed { key, attempt, failure });
     if key.is_member() {
-        // What that means for the step is settled once the task proceeds.
+        // The consequences for the step follow when the task proceeds.
         return;
     }
-    if let Some(stuck) = crate::trouble(&draft.task, key) {
+    if let Some(stuck) = crate::task::trouble(&draft.task, key) {
         draft.emit(EventKind::AlarmRaised { stuck });
     } else if key.direction == Direction::Forward
         && draft.task.state.phase == Phase::Forward
@@ -100,16 +100,15 @@ pub(super) fn fail_for_good(draft: &mut Draft<'_>, key: ActKey, failure: Failure
     {
         turn_back::turn_back(draft, Cause::Failure { step: key.step });
     }
-    // Else the task turned around before: this was waited for, and is undone with the rest.
+    // Otherwise the task was already rolling back: this end was awaited, and is rolled back with the rest.
 }
 
-/// Whether the current attempt is the last one whatever comes of it: its task has turned around, or its
-/// deadline has passed.
+/// Whether the current attempt is the last one in any case: its task is rolling back, or its deadline has passed.
 pub(super) fn is_last_chance(draft: &Draft<'_>, key: ActKey) -> bool {
     is_turned(draft, key) || draft.task.act(key).is_some_and(|act| act.overdue)
 }
 
-/// Whether the task has turned around while this forward act was in flight.
+/// Whether the task started rolling back while this forward execution was in flight.
 fn is_turned(draft: &Draft<'_>, key: ActKey) -> bool {
     key.direction == Direction::Forward && draft.task.state.phase == Phase::Backward
 }

@@ -1,9 +1,9 @@
-//! The engine found a fault in itself: the task is held as it is, and a person must look.
+//! A fault of the engine: the task is held in its current state, and an operator must look.
 
 use super::pause;
-use crate::{EventKind, Pause, Rejection, Stuck, StuckKind, draft::Draft};
+use crate::{EventKind, Pause, Rejection, Stuck, StuckKind, transition::draft::Draft};
 
-/// Holds the task without judging its state; `resume` lets it go on.
+/// Holds the task without changing anything else; `resume` continues it.
 pub(super) fn hold(draft: &mut Draft<'_>, message: &str) -> Result<(), Rejection> {
     if draft.task.is_ended() {
         return Err(Rejection::Ended);

@@ -1,16 +1,16 @@
-//! Locks: an act has all that it needs before its first attempt is ready, and keeps them until it is settled.
+//! Locks: an execution gets all its locks before its first attempt is ready, and keeps them until it is settled.
 //!
-//! They are asked for one after the other, in the order of their names. That they are asked for and given back
-//! follows from the act's state ([`crate::effects`]): no rule has to think of it.
+//! Locks are requested one after the other, in the order of their names. The messages that request and release them
+//! follow from the execution's state ([`crate::effects`]): no rule needs to send them.
 
 use super::{attempts, fail};
 use crate::{
     ActKey, Actor, Awaited, EvaluationBudget, EventKind, HeldLock, LockName, LockOwner, LockRef, Name,
-    Rejection, Task, draft::Draft,
+    Rejection, Task, transition::draft::Draft,
 };
 
-/// Whether the act has all its locks. If not it asks for them, anew for all of them where a person took one away:
-/// with some in hand, asking for another out of turn could wait for ever.
+/// Whether the execution has all its locks. If not, it requests them. If an operator took one away, it requests all of
+/// them again: requesting one out of order while holding others could cause a deadlock.
 pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
     if draft.task.flow.steps[key.step].locks.is_empty() {
         return true;
@@ -28,7 +28,7 @@ pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
     false
 }
 
-/// The locks that an act needs, each once and in the order of their names.
+/// The locks that an execution needs, each once and in the order of their names.
 fn names(task: &Task, key: ActKey, budget: &EvaluationBudget) -> Result<Vec<LockName>, String> {
     let naming = task.naming(key, budget)?;
     let name = |lock: &LockRef| match lock {
@@ -46,14 +46,14 @@ fn names(task: &Task, key: ActKey, budget: &EvaluationBudget) -> Result<Vec<Lock
     Ok(names)
 }
 
-/// Whether an act waits for this lock. Once it does not, it never again wants it under the same owner.
+/// Whether an execution waits for this lock. Once it does not, it never wants it again under the same owner.
 #[must_use]
 pub fn wants_lock(task: &Task, owner: &LockOwner, name: &LockName) -> bool {
     let Some(act) = task.act(owner.key).filter(|_| task.id == owner.task) else { return false };
     act.turn() == owner.turn && act.wanted_lock().is_some_and(|lock| lock.name == *name)
 }
 
-/// A lock says that the act has it. With the last one the attempt goes on.
+/// Handles a granted lock. With the last one the attempt advances.
 pub(super) fn granted(
     draft: &mut Draft<'_>,
     key: ActKey,
@@ -72,7 +72,8 @@ pub(super) fn granted(
     Ok(())
 }
 
-/// A person took a lock from the act. What is under way goes on: its fence is old, and whoever checks it refuses.
+/// Handles a lock that an operator took away. The running attempt continues under an outdated fence, which resources
+/// refuse.
 pub(super) fn seized(
     draft: &mut Draft<'_>,
     key: ActKey,

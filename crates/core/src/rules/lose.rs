@@ -1,20 +1,20 @@
-//! The worker that had an attempt is gone, or cannot be heard.
+//! The worker that had an attempt is gone, or could not renew.
 
 use super::{attempts, fail, report};
 use crate::{
     Attempt, EventKind, Failure, Rejection,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
-/// The attempt is made again, and no death is counted: the step has done nothing to its worker.
+/// Makes the attempt again without counting a death: the step has not harmed its worker.
 pub(super) fn reclaim(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     report::check_current(draft, attempt)?;
     report::start(draft, attempt);
     let key = attempt.key;
     draft.emit(EventKind::ActReclaimed { key, attempt: attempt.number });
     if fail::is_last_chance(draft, key) {
-        let message = "its worker could not be heard because of a fault of a server";
+        let message = "its worker could not renew its lease because of a fault of a server";
         fail::fail_for_good(draft, key, Failure::new(message, 1, false));
     } else {
         attempts::begin(draft, key);
@@ -22,7 +22,7 @@ pub(super) fn reclaim(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Re
     Ok(())
 }
 
-/// The attempt is made again, without spending a retry, unless the step has taken too many workers with it.
+/// Makes the attempt again, without using a retry, unless the step has lost too many workers.
 pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     report::check_current(draft, attempt)?;
     report::start(draft, attempt);

@@ -1,14 +1,14 @@
-//! Fanned-out steps: members begin as others end, and the step is settled with the last of them.
+//! Fanned-out steps: items start as others end, and the step is settled with the last of them.
 
 use super::{attempts, fail};
 use crate::{
     ActKey, ActState, Direction, EventKind, Failure, MEMBERS_OPEN_MAX, Members, OnFailure, OnPartial,
     PARALLEL_DEFAULT,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
-/// A step with `each` has its turn: how many members it has is known from now on.
+/// Fans a step with `each` out: its number of items is known from now on.
 pub(super) fn fan(draft: &mut Draft<'_>, key: ActKey) {
     let Some(each) = draft.task.flow.steps[key.step].each.clone() else { return };
     let bytes = draft.task.bytes_of_params();
@@ -22,11 +22,11 @@ pub(super) fn fan(draft: &mut Draft<'_>, key: ActKey) {
     }
 }
 
-/// Lets members of a fanned-out step begin as far as its window allows, and settles the step when they are done.
+/// Starts items of a fanned-out step within its limit, and settles the step when they are completed.
 pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
     let parallel =
         draft.task.flow.steps[key.step].each.as_ref().map_or(PARALLEL_DEFAULT, |each| each.parallel);
-    // What begins may end at once; each of the members begins once.
+    // A started item may end at once; each item starts once.
     while is_fanned(draft, key) && !is_lost(draft, key) {
         let Some(members) = members(draft, key) else { return };
         if is_planted(Bug::MemberForgotten) && members.side(key.direction).settled() > 0 {
@@ -38,7 +38,7 @@ pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
             Direction::Rollback => members.next_undo(),
         };
         match next {
-            // Others begin when one of these ends, in a transition that has steps for their keys and locks.
+            // Others start when one of these ends, in a transition with enough steps for their keys and locks.
             Some(_) if !draft.evaluation.is_ample() && !members.side(key.direction).open.is_empty() => break,
             Some(number) if members.side(key.direction).open.size() < window => {
                 let key = key.of_member(number);
@@ -53,8 +53,8 @@ pub(super) fn proceed(draft: &mut Draft<'_>, key: ActKey) {
     settle(draft, key);
 }
 
-/// How many members of the step may be under way at once: as many as its flow says, unless those of other steps are so many
-/// that all of them together would be too many. One may always be, so that each of them goes on.
+/// How many items of the step may run concurrently: the number in its flow, but less if the items of other steps use up
+/// the limit of the task. One is always allowed, so that each step makes progress.
 fn window(draft: &Draft<'_>, key: ActKey, parallel: u32) -> usize {
     let steps = draft.task.state.steps.iter().enumerate().filter(|(step, _)| *step != key.step);
     let open = |members: &Members| members.side(key.direction).open.size();
@@ -70,8 +70,8 @@ fn is_fanned(draft: &Draft<'_>, key: ActKey) -> bool {
     draft.task.act(key).is_some_and(|act| act.state == ActState::Fanned)
 }
 
-/// Whether so many members have failed that the step will, whatever becomes of the others. On the way back every
-/// member is undone all the same.
+/// Whether too many items have failed for the step to succeed, whatever happens to the others. During a rollback every
+/// item is rolled back anyway.
 fn is_lost(draft: &Draft<'_>, key: ActKey) -> bool {
     let Some(members) = members(draft, key).filter(|_| key.direction == Direction::Forward) else {
         return false;
@@ -84,7 +84,7 @@ fn is_lost(draft: &Draft<'_>, key: ActKey) -> bool {
     }
 }
 
-/// Settles the step when its members are.
+/// Settles the step when its items are settled.
 fn settle(draft: &mut Draft<'_>, key: ActKey) {
     if !is_fanned(draft, key) {
         return;
@@ -93,7 +93,7 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
     let side = members.side(key.direction);
     let forward = key.direction == Direction::Forward;
     if is_lost(draft, key) {
-        // The others end first where a person decides about the step as a whole, or where the task goes on.
+        // The others end first if an operator decides about the step as a whole, or if the task continues.
         let flow = &draft.task.flow;
         let waits = flow.on_failure == OnFailure::Hold
             || members.has_poisoned(key.direction, flow.deaths_max)
@@ -120,7 +120,7 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
         Ok(result) => draft.emit(EventKind::ActSucceeded { key, attempt: 1, result: Some(result) }),
         Err(bytes) => {
             let message = format!(
-                "the results of its members are {bytes} bytes together; the most is {}: return less, or a reference",
+                "the results of its items have {bytes} bytes together; the limit is {}: return less, or a reference",
                 crate::JOINED_BYTES_MAX
             );
             fail::fail_on_data(draft, key, &message);
@@ -128,9 +128,9 @@ fn settle(draft: &mut Draft<'_>, key: ActKey) {
     }
 }
 
-/// Why the step as a whole failed: the first member that did.
+/// The failure of the step as a whole: that of the first failed item.
 fn failure(draft: &Draft<'_>, key: ActKey) -> Failure {
-    let none = || Failure::new("too few members succeeded", 1, false);
+    let none = || Failure::new("too few items succeeded", 1, false);
     let Some(members) = members(draft, key) else { return none() };
     let failed = &members.side(key.direction).failed;
     let Some(number) = failed.first() else {

@@ -1,4 +1,4 @@
-//! One file per rule: what each command does. Rules append events to the draft and read what came of them.
+//! One file per rule: the effect of each command. Rules append events to the draft and read the resulting task.
 
 mod accept;
 mod attempts;
@@ -18,7 +18,7 @@ mod signal;
 mod turn_back;
 mod wake;
 
-use crate::{Command, Rejection, draft::Draft};
+use crate::{Command, Rejection, transition::draft::Draft};
 
 pub use fail::{DATA_CODE, DEADLINE_CODE, TIMEOUT_CODE};
 pub use locks::wants_lock;
@@ -55,11 +55,11 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         Command::UndoForParent => child::undo(draft)?,
         Command::Hold { message } => hold::hold(draft, message)?,
     }
-    // A command that found nothing to do leaves everything as it was.
+    // A command that found nothing to do changes nothing.
     if !draft.events.is_empty() {
         proceed::proceed(draft);
     }
-    // Nobody has seen the task yet: it is better refused than accepted and failed.
+    // The task is not visible yet: a refusal is better than an accepted task that fails.
     if matches!(command, Command::Accept { .. }) && draft.evaluation.is_exceeded() {
         return Err(Rejection::TooMuchToEvaluate);
     }

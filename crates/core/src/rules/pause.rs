@@ -1,9 +1,11 @@
-//! A person holds a task between attempts.
+//! An operator pauses a task between attempts.
 
 use super::report;
-use crate::{ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, draft::Draft, when_free};
+use crate::{
+    ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, transition::draft::Draft, when_free,
+};
 
-/// Takes ready attempts out of their queues; those that workers have may end.
+/// Withdraws ready attempts from their queues; claimed ones may end.
 pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {
     if draft.task.is_ended() {
         return Err(Rejection::Ended);
@@ -16,8 +18,8 @@ pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rej
     Ok(())
 }
 
-/// Parks an attempt that a worker had when its task was paused, and that no worker has any more. That is no
-/// failure of it: the same attempt is ready again on resume.
+/// Parks an attempt that was claimed when its task was paused, and that has no claim any more. That is not a failure:
+/// the same attempt is ready again on resume.
 pub(super) fn park_one(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     report::check_current(draft, attempt)?;
     let key = attempt.key;
@@ -28,7 +30,7 @@ pub(super) fn park_one(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
     Ok(())
 }
 
-/// Parks every ready attempt that no worker has.
+/// Parks every ready attempt without a claim.
 pub(super) fn park(draft: &mut Draft<'_>) {
     let acts = draft.task.open_acts().filter(|(key, _)| is_to_park(draft, *key));
     let ready: Vec<(ActKey, u32)> = acts.map(|(key, act)| (key, act.attempt)).collect();
@@ -37,7 +39,7 @@ pub(super) fn park(draft: &mut Draft<'_>) {
     }
 }
 
-/// Whether the act's attempt is ready and free; one that is to stop is not kept for later.
+/// Whether the attempt is ready and unclaimed; one that must stop is not parked.
 fn is_to_park(draft: &Draft<'_>, key: ActKey) -> bool {
     let ready = draft.task.act(key).is_some_and(|act| act.state == ActState::Ready);
     ready && !draft.is_held(key) && when_free(&draft.task, key) == Free::Park

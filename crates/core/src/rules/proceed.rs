@@ -1,30 +1,30 @@
-//! After every command: whatever can begin begins, and a task with nothing left to do ends.
+//! After every command: steps that can start are started, and a task with nothing left to do ends.
 
 use super::{attempts, fail, members, turn_back};
 use crate::{
     ActKey, ActState, CHILD_RESULT_BYTES_MAX, Cause, Direction, Ending, EventKind, Failure, Millis,
     OnPartial, Phase, Role, Stuck, StuckKind, Task,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
-/// Lets the task go as far as it can by itself.
+/// Advances the task as far as possible.
 pub(super) fn proceed(draft: &mut Draft<'_>) {
     match draft.task.state.phase {
         Phase::Scheduled | Phase::Ended(_) => return,
         Phase::Forward => forward(draft),
         Phase::Backward => {}
     }
-    // What fails on its parameters turns the task around on its way forward.
+    // A failure during the forward direction may have started the rollback.
     if draft.task.state.phase == Phase::Backward {
         backward(draft);
     }
     settle_stuck(draft);
 }
 
-/// Steps whose predecessors are done have their turn; when all are done the task has succeeded.
+/// Starts steps whose predecessors are completed; when all are completed, the task has succeeded.
 fn forward(draft: &mut Draft<'_>) {
-    // What begins may end at once, and others after it may begin then; each begins once.
+    // A started step may end at once and let its successors start; each step starts once.
     loop {
         proceed_with_members(draft, Direction::Forward);
         match next_step(&draft.task) {
@@ -35,7 +35,7 @@ fn forward(draft: &mut Draft<'_>) {
     if draft.task.state.phase != Phase::Forward || !are_all_done(&draft.task) {
         return;
     }
-    // What cannot be handed over does not count, and nobody else would undo it.
+    // Results that are too large cannot be passed to the parent, and no other task would roll them back.
     let bytes = draft.task.input.parent.map_or(0, |_| draft.task.returned().as_str().len());
     if bytes > CHILD_RESULT_BYTES_MAX {
         turn_back::turn_back(draft, Cause::ResultTooLarge { bytes: bytes as u64 });
@@ -44,12 +44,12 @@ fn forward(draft: &mut Draft<'_>) {
     }
 }
 
-/// Whether all steps are done, as far as those after them ask for it.
+/// Whether all steps are completed, as far as their successors require.
 fn are_all_done(task: &Task) -> bool {
     task.flow.plain_steps().all(|step| task.lets_pass(step))
 }
 
-/// The first step in definition order whose turn has come.
+/// The first step in definition order that can start.
 fn next_step(task: &Task) -> Option<usize> {
     if task.state.phase != Phase::Forward {
         return None;
@@ -64,7 +64,7 @@ fn next_step(task: &Task) -> Option<usize> {
     })
 }
 
-/// A step has its turn: it begins, waits, is passed over, or fails on what it was given.
+/// Handles a step that can start: it starts, waits, is skipped, or fails on its parameters.
 fn turn(draft: &mut Draft<'_>, index: usize) {
     let (key, definition) = (ActKey::forward(index), &draft.task.flow.steps[index]);
     if let (OnPartial::AtLeast(least), None) = (definition.on_partial, &definition.each) {
@@ -73,7 +73,7 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
         let (done, all) = (done.count(), definition.after.len());
         if done < least as usize && !is_planted(Bug::LeastIgnored) {
             let message = format!(
-                "{done} of the {all} steps before it succeeded or were passed over, and at least {least} must"
+                "{done} of the {all} steps before it succeeded or were skipped, and at least {least} must"
             );
             return fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
         }
@@ -98,7 +98,7 @@ fn turn(draft: &mut Draft<'_>, index: usize) {
     }
 }
 
-/// Members do or undo their steps.
+/// Advances the items of fanned-out steps in this direction.
 fn proceed_with_members(draft: &mut Draft<'_>, direction: Direction) {
     for step in 0..draft.task.state.steps.len() {
         if draft.task.state.steps[step].act(direction).state == ActState::Fanned {
@@ -107,8 +107,8 @@ fn proceed_with_members(draft: &mut Draft<'_>, direction: Direction) {
     }
 }
 
-/// Once nothing forward is in flight, touched steps whose touched successors are undone become ready to be
-/// undone; when all are undone the task has ended.
+/// Once no forward execution is in flight, starts the rollback of steps whose successors are rolled back; when all
+/// steps that need it are rolled back, the task has ended.
 fn backward(draft: &mut Draft<'_>) {
     let in_flight = draft.task.has_open(Direction::Forward);
     if in_flight && !is_planted(Bug::UndoneInFlight) {
@@ -123,7 +123,7 @@ fn backward(draft: &mut Draft<'_>) {
                 draft.emit(EventKind::ActSkipped { key })
             }
             (_, Some(members)) => draft.emit(EventKind::ActFanned { key, members }),
-            // Others count under the key of what they undo.
+            // Other rollbacks count under the concurrency key of their forward execution.
             (Some(_), None) if draft.task.flow.steps[key.step].role == Role::OnError => {
                 attempts::enter(draft, key);
             }
@@ -135,7 +135,7 @@ fn backward(draft: &mut Draft<'_>) {
         let undid = draft.task.flow.plain_steps().any(|step| steps[step].undo.attempt > 0);
         let ending = match draft.task.state.cause {
             Some(Cause::Cancel { .. }) => Ending::Cancelled,
-            // Of a child that had succeeded everything is undone; one that was under way was cancelled with its parent.
+            // A completed child task was rolled back entirely; an unfinished one was cancelled with its parent.
             Some(Cause::Parent) if are_all_done(&draft.task) => Ending::RolledBack,
             Some(Cause::Parent) => Ending::Cancelled,
             _ if undid => Ending::RolledBack,
@@ -145,7 +145,7 @@ fn backward(draft: &mut Draft<'_>) {
     }
 }
 
-/// The last touched step in definition order whose undo can begin.
+/// The last step in definition order that needs a rollback and can start it.
 fn next_undo(draft: &Draft<'_>) -> Option<ActKey> {
     let steps = &draft.task.state.steps;
     (0..steps.len())
@@ -155,7 +155,7 @@ fn next_undo(draft: &Draft<'_>) -> Option<ActKey> {
         .map(ActKey::rollback)
 }
 
-/// The end is the last event of a task.
+/// Ends the task. The end is the last event of a task.
 fn end(draft: &mut Draft<'_>, ending: Ending) {
     if draft.task.state.stuck.is_some() {
         draft.emit(EventKind::TaskUnstuck);
@@ -163,7 +163,7 @@ fn end(draft: &mut Draft<'_>, ending: Ending) {
     draft.emit(EventKind::TaskEnded(ending));
 }
 
-/// A task is stuck when something waits for a person and nothing else can run.
+/// A task is stuck when something waits for an operator and nothing else can run.
 fn settle_stuck(draft: &mut Draft<'_>) {
     let stuck = draft.task.state.stuck.as_ref();
     if draft.task.is_ended() || stuck.is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
@@ -172,10 +172,10 @@ fn settle_stuck(draft: &mut Draft<'_>) {
     let trouble: Option<Stuck> = if draft.task.has_open_act() {
         None
     } else {
-        draft.task.step_acts().find_map(|(key, _)| crate::trouble(&draft.task, key))
+        draft.task.step_acts().find_map(|(key, _)| crate::task::trouble(&draft.task, key))
     };
     match trouble {
-        // Also when one of several troubles was settled: the task then says what it still waits for.
+        // Also when one of several troubles was resolved: the task then shows the next one.
         Some(trouble) if stuck != Some(&trouble) => draft.emit(EventKind::TaskStuck(trouble)),
         None if stuck.is_some() => draft.emit(EventKind::TaskUnstuck),
         _ => {}

@@ -1,14 +1,14 @@
-//! A worker says how an attempt went.
+//! A worker reports the outcome of an attempt.
 
 use super::fail;
 use crate::{
     ActState, Attempt, EventKind, Failure, Outcome, POSTPONE_DEFAULT, POSTPONEMENTS_MAX, Rejection, Report,
     SPAN_MAX, Timestamp,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
-/// Accepts the outcome of the current attempt; late and repeated ones change nothing.
+/// Accepts the outcome of the current attempt; late and repeated reports change nothing.
 pub(super) fn report(draft: &mut Draft<'_>, report: &Report) -> Result<(), Rejection> {
     let attempt = &report.attempt;
     check_current(draft, attempt)?;
@@ -37,7 +37,7 @@ pub(super) fn report(draft: &mut Draft<'_>, report: &Report) -> Result<(), Rejec
     Ok(())
 }
 
-/// Lets only the current attempt of an act pass.
+/// Accepts only the current attempt of an execution.
 pub(super) fn check_current(draft: &Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     let act = draft.task.act(attempt.key).ok_or(Rejection::UnknownAct)?;
     if attempt.number == 0 || attempt.number > act.attempt {
@@ -49,7 +49,7 @@ pub(super) fn check_current(draft: &Draft<'_>, attempt: &Attempt) -> Result<(), 
     match act.state {
         ActState::Ready | ActState::Parked => Ok(()),
         ActState::Succeeded if is_planted(Bug::ResultTwice) => Ok(()),
-        // Withdrawn: it was taken back before anybody was known to have it.
+        // Withdrawn before any worker was known to have it.
         ActState::Idle | ActState::Awaiting(_) | ActState::Fanned => Err(Rejection::Stale),
         ActState::Delayed { .. } | ActState::Succeeded | ActState::Failed | ActState::Skipped => {
             Err(Rejection::Duplicate)
@@ -57,7 +57,7 @@ pub(super) fn check_current(draft: &Draft<'_>, attempt: &Attempt) -> Result<(), 
     }
 }
 
-/// Records when the attempt was handed out, where that is known.
+/// Records when the attempt was claimed, if known.
 pub(super) fn start(draft: &mut Draft<'_>, attempt: &Attempt) {
     if let Some(at) = attempt.started_at {
         let at = not_before_ready(draft, attempt, at);

@@ -1,12 +1,12 @@
-//! A person settles a stuck or held step.
+//! An operator resolves a stuck or held step.
 
 use super::{attempts, turn_back};
 use crate::{
     ActKey, ActState, Actor, Cause, Direction, EventKind, Json, Phase, Rejection, Resolution, ResolutionKind,
-    Role, draft::Draft, step_name,
+    Role, step_name, transition::draft::Draft,
 };
 
-/// Settles the act of `step` that waits for a decision: its undo on the way back, else the step itself.
+/// Resolves the execution of `step` that waits for a decision: its rollback during a rollback, else the step itself.
 pub(super) fn resolve(
     draft: &mut Draft<'_>,
     step: usize,
@@ -28,7 +28,7 @@ pub(super) fn resolve(
     if *resolution == Resolution::Retry(None) && hurry(draft, key, by) {
         return Ok(());
     }
-    let Some(trouble) = crate::trouble(&draft.task, key) else {
+    let Some(trouble) = crate::task::trouble(&draft.task, key) else {
         return Err(Rejection::NothingToResolve(name));
     };
     if let Resolution::Retry(Some(params)) = resolution {
@@ -58,17 +58,16 @@ pub(super) fn resolve(
     Ok(())
 }
 
-/// What waits for its next attempt is tried again at once: the step as a whole, or those of its items that wait. Tells
-/// whether anything does.
+/// Makes the next attempt at once: of the step as a whole, or of its delayed items. Returns whether there was one.
 fn hurry(draft: &mut Draft<'_>, key: ActKey, by: Option<&Actor>) -> bool {
     let members = draft.task.state.steps[key.step].members.as_ref();
     let open = members.into_iter().flat_map(|members| members.side(key.direction).open.iter());
     let keys = std::iter::once(key).chain(open.map(|number| key.of_member(*number)));
-    // A step with items is not tried itself, so all it can wait for is its `delay`.
+    // A step with items has no attempts itself, so it can only wait for its `delay`.
     let has_items = draft.task.flow.steps[key.step].each.is_some();
     let waits = |key: &ActKey| {
         let act = draft.task.act(*key);
-        // An act without an attempt waits for its `delay`, which is not a retry.
+        // An execution without an attempt waits for its `delay`, which is not a retry.
         act.is_some_and(|act| matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0)
             && (key.is_member() || !has_items)
     };
@@ -81,7 +80,7 @@ fn hurry(draft: &mut Draft<'_>, key: ActKey, by: Option<&Actor>) -> bool {
     !waiting.is_empty()
 }
 
-/// Members keep their elements: those that were done are undone with them.
+/// Items keep their elements, because the rollback of completed items uses them.
 fn check_list(draft: &Draft<'_>, step: usize, params: &Json) -> Result<(), Rejection> {
     let begun = draft.task.state.steps[step].members.as_ref().is_some_and(|members| members.begun() > 0);
     match &draft.task.flow.steps[step].each {
@@ -93,23 +92,23 @@ fn check_list(draft: &Draft<'_>, step: usize, params: &Json) -> Result<(), Rejec
     }
 }
 
-/// The step gets other parameters; those of the same names that it had are recorded as well.
+/// Gives the step other parameters; the previous values of the same names are recorded as well.
 fn amend(draft: &mut Draft<'_>, key: ActKey, params: &Json, by: Option<&Actor>) {
     let before = draft.task.params_for(key).only(params).as_str().into();
     let after = params.as_str().into();
     draft.emit(EventKind::StepAmended { step: key.step, before, after, by: by.cloned() });
 }
 
-/// It is tried again. What never had an attempt failed on its parameters, and they are looked at again.
+/// Tries again. An execution without any attempt failed on its parameters, and they are evaluated again.
 fn retry(draft: &mut Draft<'_>, key: ActKey) {
     let act = draft.task.act(key);
     match act.map(|act| (act.state, act.attempt)) {
-        // Its members begin as the task proceeds.
+        // Its items start as the task proceeds.
         Some((ActState::Fanned, _)) => {}
-        // Its turn comes as the task proceeds.
+        // The step starts as the task proceeds.
         Some((_, 0)) if key.direction == Direction::Forward => {}
         Some((ActState::Idle, _)) if draft.task.flow.steps[key.step].each.is_some() => {}
-        // Its key may be another one with other parameters.
+        // Its concurrency key may differ with other parameters.
         _ if key.direction == Direction::Forward => attempts::enter(draft, key),
         _ if draft.task.flow.steps[key.step].role == Role::OnError => attempts::enter(draft, key),
         _ => attempts::begin(draft, key),

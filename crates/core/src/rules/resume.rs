@@ -1,10 +1,10 @@
-//! A person lets a held task go on.
+//! An operator resumes a paused task.
 
 use super::attempts;
-use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, draft::Draft};
+use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, transition::draft::Draft};
 
-/// Parked attempts go back to their queues, at the place they had. It also lets a task go on that the engine
-/// held because of a fault.
+/// Returns parked attempts to their queues, at their previous places. Also resumes a task that the engine held because
+/// of a fault.
 pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rejection> {
     if draft.task.is_ended() {
         return Err(Rejection::Ended);
@@ -26,7 +26,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
     Ok(())
 }
 
-/// A person has seen the fault of the engine for which the task was held.
+/// An operator has acknowledged the fault of the engine for which the task was held.
 pub(super) fn settle_fault(draft: &mut Draft<'_>, by: Option<&Actor>) {
     if draft.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
         draft.emit(EventKind::TaskUnstuck);

@@ -1,11 +1,11 @@
-//! Somebody sends a signal: a step that waits for it is done.
+//! A signal completes the step that waits for it.
 
 use crate::{
     ActKey, ActState, Actor, Awaited, Doer, EventKind, Json, Name, Phase, Rejection, SIGNALS_MAX, Task,
-    draft::Draft,
+    transition::draft::Draft,
 };
 
-/// Gives the signal to the first step that waits for it, in definition order; else it is kept, if that is wanted.
+/// Delivers the signal to the first step that waits for it, in definition order; otherwise keeps it if `keep` is true.
 pub(super) fn signal(
     draft: &mut Draft<'_>,
     name: &Name,
@@ -40,7 +40,7 @@ pub(super) fn signal(
     Ok(())
 }
 
-/// The first act that waits for this signal.
+/// The first execution that waits for this signal.
 fn waits_for(task: &Task, name: &Name) -> Option<ActKey> {
     let waiting = |key: &ActKey| {
         let act = task.act(*key).map(|act| act.state);
@@ -50,7 +50,7 @@ fn waits_for(task: &Task, name: &Name) -> Option<ActKey> {
     task.step_acts().map(|(key, _)| key).find(waiting)
 }
 
-/// The step is done by the signal, and returns what came with it.
+/// Completes the step with the parameters of the signal as its result.
 pub(super) fn receive(
     draft: &mut Draft<'_>,
     key: ActKey,

@@ -1,13 +1,13 @@
-//! The task turns around: nothing forward starts any more.
+//! Starting the rollback of a task: no forward execution starts any more.
 
 use crate::{
     ActKey, ActState, Actor, Awaited, Cause, Direction, EventKind,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
-/// Turns the task around. What workers have is waited for (the engine cancels it), and so are tasks that steps have
-/// started; what waits in queues or for a time is withdrawn. [`super::proceed`] begins the undoing once nothing is in flight.
+/// Starts rolling back. Claimed attempts are awaited (the engine cancels them), and so are child tasks; queued and
+/// delayed attempts are withdrawn. [`super::proceed`] starts the rollbacks once nothing is in flight.
 pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
     let by = match &cause {
         Cause::Cancel { by } | Cause::GivenUp { by, .. } => by.clone(),
@@ -23,9 +23,10 @@ pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
             key.direction == Direction::Forward && !ends
         })
         .map(|(key, act)| {
-            // An attempt is behind any but the first, and behind one that waits to be made again.
+            // Every attempt but the first follows an earlier one, and so does a delayed retry.
             let delayed = matches!(act.state, ActState::Delayed { .. }) && act.attempt > 0;
-            // Nor is it known of one that had to ask for its locks again after an operator took one from it.
+            // Likewise, an earlier attempt may have run if the execution had to request its locks again after an
+            // operator took one from it.
             let asks_again = act.state == ActState::Awaiting(Awaited::Lock) || act.turn() > 1;
             let was_handed_out = draft.context.handed_out.contains(&key);
             let may_have_run = act.attempt > 1 || delayed || asks_again || was_handed_out;
@@ -45,7 +46,7 @@ fn is_touched(draft: &Draft<'_>, key: ActKey) -> bool {
     member.map_or(step.touched, |member| member.touched)
 }
 
-/// Of a fanned-out step no more members begin.
+/// Stops the start of further items of fanned-out steps.
 fn withdraw_fans(draft: &mut Draft<'_>) {
     let fanned: Vec<EventKind> = draft
         .task
@@ -62,10 +63,10 @@ fn withdraw_fans(draft: &mut Draft<'_>) {
     }
 }
 
-/// Steps that waited for a decision do not wait for it any more.
+/// Clears the alarms of steps that waited for a decision.
 fn clear_alarms(draft: &mut Draft<'_>, by: Option<&Actor>) {
     let waiting: Vec<_> =
-        draft.task.step_acts().filter_map(|(key, _)| crate::trouble(&draft.task, key)).collect();
+        draft.task.step_acts().filter_map(|(key, _)| crate::task::trouble(&draft.task, key)).collect();
     for stuck in waiting {
         draft.emit(EventKind::AlarmCleared { kind: stuck.kind, step: stuck.step, by: by.cloned() });
     }

@@ -1,17 +1,17 @@
-//! A time the task waited for has come: its start, a retry, or a deadline.
+//! A timer of the task is due: its start, a retry, or a deadline.
 
 use super::{attempts, fail, members, report, turn_back};
 use crate::{
     ActKey, ActState, Attempt, Awaited, Cause, DEADLINE_CODE, Direction, EventKind, Failure, OnFailure,
     Phase, Rejection, Wakeup,
-    draft::Draft,
     planted::{Bug, is_planted},
+    transition::draft::Draft,
 };
 
 /// The code of an attempt that no worker took in time.
 pub const START_CODE: i32 = 126;
 
-/// Does what is due; a wake-up that comes early or late finds nothing due.
+/// Processes a due timer; an early or late wake-up finds nothing due.
 pub(super) fn wake(draft: &mut Draft<'_>, wakeup: Wakeup) -> Result<(), Rejection> {
     match wakeup {
         Wakeup::Start => start(draft),
@@ -20,7 +20,7 @@ pub(super) fn wake(draft: &mut Draft<'_>, wakeup: Wakeup) -> Result<(), Rejectio
     }
 }
 
-/// The task has taken too long: it is turned around.
+/// Handles the deadline of the task: it starts rolling back.
 fn deadline(draft: &mut Draft<'_>) -> Result<(), Rejection> {
     let due = draft.task.deadline_at().is_some_and(|at| at <= draft.context.now);
     if !due || !matches!(draft.task.state.phase, Phase::Scheduled | Phase::Forward) {
@@ -49,21 +49,21 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         ActState::Ready if deadline_passed && draft.is_held(key) => {
             draft.emit(EventKind::ActOverdue { key, attempt });
             let forward = key.direction == Direction::Forward && draft.task.state.phase == Phase::Forward;
-            // What the end of a member means, or of a step that others do without, is settled when it has ended.
-            // Nobody can stop what runs afar, and its answer may be lost: its end decides as well.
+            // The consequences of an item, or of a step that others tolerate, follow when it has ended. An attempt of a
+            // module that reports over a broker cannot be stopped, and its answer may be lost: its end decides as well.
             let waits = key.is_member() || draft.is_afar(key) || draft.task.flow.tolerates(key.step);
             let decides = forward && !waits;
             if decides && draft.task.flow.on_failure == OnFailure::Rollback {
                 turn_back::turn_back(draft, Cause::Failure { step: key.step });
             }
         }
-        // The child was told by when it must have ended, and turns itself around.
+        // The child task was given its deadline, and starts rolling back by itself.
         ActState::Awaiting(Awaited::Child) => return Err(Rejection::NothingDue),
         ActState::Ready | ActState::Delayed { .. } | ActState::Awaiting(_) if deadline_passed => {
             let last =
                 act.failure.as_ref().map(|failure| format!("; the last attempt failed: {}", failure.message));
             let what = match draft.task.action(key) {
-                // Such a step is told by its `timeout` how long it waits.
+                // For such a step `timeout` sets how long it waits.
                 Some(crate::Action { doer: crate::Doer::Signal { name }, deadline: Some(span), .. }) => {
                     format!("the signal {name} did not come within {span}")
                 }
@@ -75,7 +75,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
         ActState::Ready if start_passed && draft.is_held(key) && !draft.is_offered(key) => {
             let at = draft.claimed_at(key).unwrap_or(now).max(act.ready_at.unwrap_or_default());
             draft.emit_at(at, EventKind::ActTaken { key, attempt });
-            // The deadline counts from there, so it may have passed by now as well.
+            // The deadline starts there, so it may have passed by now as well.
             return match self::act(draft, key) {
                 Err(Rejection::NothingDue) => Ok(()),
                 done => done,
@@ -87,7 +87,7 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
             fail::fail(draft, key, Failure::new(&message, START_CODE, true));
         }
         ActState::Delayed { until } if until <= now || is_planted(Bug::RetriedEarly) => match attempt {
-            // It waited for its turn.
+            // The step waited for its `delay`.
             _ if draft.task.flow.steps[key.step].each.is_some() && !key.is_member() => {
                 members::fan(draft, key);
             }
@@ -99,7 +99,8 @@ fn act(draft: &mut Draft<'_>, key: ActKey) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// A worker took the attempt a while ago: the deadline of all attempts counts from there, also after a restart.
+/// Records that a worker claimed the attempt a while ago: the deadline of all attempts starts there, also after a
+/// restart.
 pub(super) fn taken(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     report::check_current(draft, attempt)?;
     let key = attempt.key;

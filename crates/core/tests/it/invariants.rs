@@ -24,17 +24,17 @@ fn steps_keep_their_order() {
     assert_eq!(
         broken("flow a > b\naccept\nok a\nfail b x", |task| task.state.step_mut(0).undo.state =
             ActState::Ready),
-        "a step is undone after its touched successors"
+        "a step is rolled back after its successors that need it"
     );
     assert_eq!(
         broken("flow a > b\naccept\nok a\ncancel", |task| task.state.step_mut(1).undo.state =
             ActState::Ready),
-        "only touched steps are undone"
+        "only steps that need a rollback are rolled back"
     );
     assert_eq!(
         broken("flow a b\naccept\ntake a\nfail b x", |task| task.state.step_mut(1).undo.state =
             ActState::Ready),
-        "undoing begins after everything in flight has ended"
+        "a rollback starts after everything in flight has ended"
     );
 }
 
@@ -43,7 +43,7 @@ fn the_order_holds_through_steps_that_were_passed_over() {
     let story = "flow a > b > c\nb: when false\naccept\nok a\nfail c x";
     assert_eq!(
         broken(story, |task| task.state.step_mut(0).undo.state = ActState::Ready),
-        "a step is undone after its touched successors"
+        "a step is rolled back after its successors that need it"
     );
 }
 
@@ -70,7 +70,7 @@ fn a_step_is_settled_after_its_members() {
 fn what_is_done_stays_done() {
     assert_eq!(
         broken("flow a > b\naccept\nok a", |task| task.state.step_mut(0).forward.failures = 1),
-        "what is done or passed over stays so"
+        "a completed or skipped execution does not change"
     );
     assert_eq!(
         broken("flow a\naccept\nlose a", |task| task.state.step_mut(0).forward.attempt = 1),
@@ -103,7 +103,7 @@ fn the_phase_agrees_with_the_steps() {
             settle(task);
             end(task, Ending::Failed);
         }),
-        "a task that failed ends when every touched step is undone or passed over"
+        "a failed task ends when every step that needs it is rolled back or skipped"
     );
     assert_eq!(
         broken("flow a\naccept", |task| task.state.phase = Phase::Scheduled),
@@ -111,7 +111,7 @@ fn the_phase_agrees_with_the_steps() {
     );
     assert_eq!(
         broken("flow a\naccept\nfail a x", |task| task.state.phase = Phase::Forward),
-        "nothing is undone on the way forward"
+        "no rollback runs in the forward phase"
     );
 }
 

@@ -235,7 +235,7 @@ fn a_flow_may_not_ask_for_too_many() {
     let names: Vec<String> = (0..=windlass_core::LOCKS_MAX).map(|number| format!("l{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let fault = flow(&names).check().expect_err("there are too many");
-    assert!(fault.message.contains("the most is 16"), "{}", fault.message);
+    assert!(fault.message.contains("the limit is 16"), "{}", fault.message);
     assert_eq!(flow(&names[..16]).check(), Ok(()));
 }
 

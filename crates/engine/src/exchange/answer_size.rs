@@ -1,13 +1,14 @@
-//! How much of what could be handed out fits in one answer.
+//! Which of the claimed attempts fit in one answer.
 
 use windlass_core::Direction;
 
 use super::{ANSWER_BYTES_MAX, ATTEMPTS_MAX, HandedOut, PARAMS_BYTES_MAX, Results};
 
-/// The most an attempt takes in an answer beside its parameters, result and message: names, token, key.
+/// The maximum bytes of an attempt in an answer besides its parameters, result and message: names, token, idempotency
+/// key.
 const ENVELOPE_BYTES_MAX: usize = 1200;
 
-/// What an answer holds so far.
+/// The size of an answer so far.
 #[derive(Debug, Default)]
 pub(super) struct AnswerSize {
     attempts: usize,
@@ -15,7 +16,7 @@ pub(super) struct AnswerSize {
 }
 
 impl AnswerSize {
-    /// Counts an attempt in if it fits. The first one always does.
+    /// Adds an attempt if it fits. The first one always fits.
     pub(super) fn add(&mut self, attempt: &HandedOut) -> bool {
         let bytes = self.bytes + attempt.bytes();
         let fits = self.attempts == 0 || (self.attempts < ATTEMPTS_MAX && bytes <= ANSWER_BYTES_MAX);
@@ -31,7 +32,7 @@ impl HandedOut {
         self.params.as_str().len() > PARAMS_BYTES_MAX
     }
 
-    /// About how many bytes it takes in an answer. A rollback is told the step's result and what went wrong, too.
+    /// Its approximate size in an answer, in bytes. A rollback also gets the step's result and the failure message.
     fn bytes(&self) -> usize {
         let mut bytes = ENVELOPE_BYTES_MAX + self.params.as_str().len();
         if let Results::These(results) = &self.results {

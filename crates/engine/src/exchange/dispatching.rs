@@ -1,14 +1,16 @@
-//! One at a time hands out. Two at once would claim for the same polls, and what the second has claimed would go back.
+//! Only one caller at a time hands out attempts. Two callers would claim for the same polls, and the claims of the
+//! second one would have to be released.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::{Signal, ports::Now};
+use windlass_store::{Now, Signal};
 
-/// Rounds that one caller makes. Where a store is slow, polls come faster than a round takes: a caller that went on for all
-/// of them would never commit, or never answer its own poll.
+/// The maximum number of rounds of one caller. If the store is slow, polls arrive faster than a round takes: a caller
+/// that served all of them would never commit, or never answer its own poll.
 const ROUNDS_MAX: u32 = 3;
 
-/// Lets one caller hand out at a time; it goes on for those who come meanwhile, for [`ROUNDS_MAX`] rounds.
+/// Lets one caller at a time hand out attempts; it also serves the polls that arrive meanwhile, for [`ROUNDS_MAX`]
+/// rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatching {
     state: Mutex<State>,
@@ -17,11 +19,11 @@ pub(crate) struct Dispatching {
 #[derive(Debug, Default)]
 struct State {
     under_way: bool,
-    /// Somebody has come meanwhile: the time it was for the last one.
+    /// Another caller came meanwhile: the latest time passed in.
     again: Option<Now>,
 }
 
-/// Who hands out. When it is dropped before its end, the dispatcher serves the polls that came meanwhile.
+/// The turn to hand out. If it is dropped before its end, the dispatcher serves the polls that arrived meanwhile.
 pub(super) struct Turn<'d> {
     dispatching: &'d Dispatching,
     timers: &'d Signal,
@@ -34,7 +36,7 @@ impl Dispatching {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the turn; nothing where somebody else has it, who goes on for this one.
+    /// Takes the turn; `None` if another caller has it, which then also serves this one's polls.
     pub(super) fn take<'d>(&'d self, timers: &'d Signal, now: Now) -> Option<Turn<'d>> {
         let mut state = self.state();
         if state.under_way {
@@ -45,7 +47,7 @@ impl Dispatching {
         Some(Turn { dispatching: self, timers, rounds: 0, is_over: false })
     }
 
-    /// Takes the turn; nothing where somebody else has it.
+    /// Takes the turn; `None` if another caller has it.
     pub(super) fn try_take<'d>(&'d self, timers: &'d Signal) -> Option<Turn<'d>> {
         let is_taken = std::mem::replace(&mut self.state().under_way, true);
         (!is_taken).then(|| Turn { dispatching: self, timers, rounds: 0, is_over: false })
@@ -53,8 +55,8 @@ impl Dispatching {
 }
 
 impl Turn<'_> {
-    /// One round is done. Returns the time for the next one, where somebody has come meanwhile. Otherwise, or after
-    /// [`ROUNDS_MAX`] rounds, the turn is over; the dispatcher serves the polls that have come by then.
+    /// Ends a round. Returns the time for the next round if another caller came meanwhile. Otherwise, or after
+    /// [`ROUNDS_MAX`] rounds, the turn is over, and the dispatcher serves the polls that have arrived by then.
     pub(super) fn next(&mut self) -> Option<Now> {
         self.rounds += 1;
         let mut state = self.dispatching.state();
@@ -120,7 +122,7 @@ mod tests {
             }
         }
         assert_eq!(rounds, u64::from(ROUNDS_MAX));
-        crate::conformance::block_on(timers.wait());
+        futures_executor::block_on(timers.wait());
         assert!(dispatching.take(&timers, at(rounds)).is_some(), "the dispatcher has the next turn");
     }
 
@@ -131,6 +133,6 @@ mod tests {
         assert!(dispatching.take(&timers, at(2)).is_none());
         drop(turn);
         assert!(dispatching.take(&timers, at(3)).is_some());
-        crate::conformance::block_on(timers.wait());
+        futures_executor::block_on(timers.wait());
     }
 }

@@ -1,22 +1,20 @@
-//! Handing out: ready attempts go to polls that wait.
+//! Hands ready attempts to waiting polls.
 
 use std::collections::BTreeMap;
 
 use windlass_core::{Action, Attempt, Command, Failure, Millis, Name, Outcome, Report, TaskId, Timestamp};
+use windlass_store::{AttemptId, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
-use crate::{
-    Engine, EngineError, Notice,
-    inbox::Item,
-    ports::{AttemptId, Claimed, Loaded, Now, SessionId, StoreError, Wish},
-    sessions::LOOKED_FOR,
-};
+use crate::{Engine, EngineError, Notice, deciding::inbox::Item, exchange::sessions::LOOKED_FOR};
 
-/// Attempts claimed at once: those that do not fit in the answer go back, so not many more than fit.
+/// The maximum number of attempts claimed at once. Attempts that do not fit in the answer must be released, so the
+/// limit is not much higher than the number that fits.
 pub(super) const CLAIMS_MAX: u32 = 100;
 
 impl Engine {
-    /// Hands ready attempts to polls that wait. Where that is under way already, it is gone on with for this one.
+    /// Hands ready attempts to waiting polls. If another caller is doing so already, that caller makes another round
+    /// for this.
     pub(crate) async fn dispatch(&self, now: Now) -> Result<(), EngineError> {
         self.offering.stir();
         let Some(mut turn) = self.dispatching.take(&self.timers, now) else { return Ok(()) };
@@ -28,42 +26,48 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands ready attempts to polls that wait, the one that waits longest first.
+    /// Hands ready attempts to waiting polls, the longest waiting first.
     pub(super) async fn hand_out(&self, now: Now) -> Result<(), EngineError> {
         let mut waiting = self.sessions.lock().waiting().into_iter();
         let mut empty = Vec::new();
-        while let Some((session, seq, wishes, free)) = self.next_with_room(&mut waiting, &empty) {
-            if self.store.prepare_claims(&wishes).await? {
-                // Some time has passed: the dispatcher comes again with the time it is now.
+        while let Some((session, seq, claim_requests, free)) = self.next_with_room(&mut waiting, &empty) {
+            if self.store.prepare_claims(&claim_requests).await? {
+                // Some time has passed: the dispatcher tries again with the current time.
                 self.timers.set();
                 return Ok(());
             }
             let mut hand = Hand::new(self, session, seq);
-            let filled = hand.fill(&wishes, free, &mut empty, now).await;
+            let filled = hand.fill(&claim_requests, free, &mut empty, now).await;
             hand.end(filled, now).await?;
         }
         Ok(())
     }
 
-    /// The next poll that may get something, what it takes and how much of that. Polls that only wait for what is in `empty`
-    /// are passed over at once: this runs after each commit, and thousands may wait.
+    /// The next poll that may get attempts, with its claim requests and their total limit. Polls that wait only for
+    /// queues in `empty` are skipped at once: this runs after each commit, and thousands of polls may wait.
     fn next_with_room(
         &self,
         waiting: &mut impl Iterator<Item = (SessionId, Seq)>,
         empty: &[Line],
-    ) -> Option<(SessionId, Seq, Vec<Wish>, u32)> {
+    ) -> Option<(SessionId, Seq, Vec<ClaimRequest>, u32)> {
         let mut sessions = self.sessions.lock();
         waiting.find_map(|(session, seq)| {
-            let (wishes, free) = sessions.find(session)?.room();
-            let is_empty = |wish: &Wish| {
-                empty.iter().any(|(module, commands)| *module == wish.module && *commands == wish.commands)
+            let (claim_requests, free) = sessions.find(session)?.room();
+            let is_empty = |claim_request: &ClaimRequest| {
+                empty.iter().any(|(module, commands)| {
+                    *module == claim_request.module && *commands == claim_request.commands
+                })
             };
-            let may_get = free > 0 && wishes.iter().any(|wish| wish.free > 0 && !is_empty(wish));
-            may_get.then(|| (session, seq, wishes.to_vec(), free))
+            let may_get = free > 0
+                && claim_requests
+                    .iter()
+                    .any(|claim_request| claim_request.free > 0 && !is_empty(claim_request));
+            may_get.then(|| (session, seq, claim_requests.to_vec(), free))
         })
     }
 
-    /// The tasks that attempts are of, each once: many may be of one task, as its members are.
+    /// The tasks of these attempts, each task once: many attempts may belong to one task, as the items of an `each`
+    /// step do.
     pub(crate) async fn tasks_of(
         &self,
         attempts: &[AttemptId],
@@ -83,28 +87,28 @@ impl Engine {
         Ok(ids.into_iter().zip(heads).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
     }
 
-    /// The tasks of attempts that were claimed just now; those that are known here are not read.
+    /// The tasks of attempts that were claimed just now; tasks in the task cache are not read.
     pub(crate) async fn tasks_of_claimed(
         &self,
         claimed: &[Claimed],
     ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
         let (mut tasks, mut unknown) = (BTreeMap::new(), Vec::new());
         for claimed in claimed {
-            match self.known.claimed(claimed) {
+            match self.task_cache.claimed(claimed) {
                 Some(loaded) => drop(tasks.insert(claimed.id.task, loaded)),
                 None => unknown.push(claimed.id),
             }
         }
         if !unknown.is_empty() {
-            let connected = self.known.connected();
+            let connected = self.task_cache.connected();
             let read = self.tasks_of(&unknown).await?;
-            read.values().for_each(|loaded| self.known.learn(loaded, connected));
+            read.values().for_each(|loaded| self.task_cache.learn(loaded, connected));
             tasks.extend(read);
         }
         Ok(tasks)
     }
 
-    /// A claimed attempt as its worker gets it.
+    /// A claimed attempt in the form that its worker gets.
     pub(crate) fn handed_out(&self, id: AttemptId, loaded: &Loaded) -> HandedOut {
         let token = self.tokens.seal(&id);
         let task = loaded.task.clone();
@@ -112,12 +116,12 @@ impl Engine {
         HandedOut { token, id, task, params, results }
     }
 
-    /// An attempt whose parameters have grown beyond what may be handed out fails for good.
+    /// Fails an attempt without a retry because its parameters have grown beyond the limit.
     pub(crate) fn refuse_too_large(&self, id: AttemptId) {
         self.refuse_offered(id, "its parameters have grown beyond 4 MiB: return less from the steps before");
     }
 
-    /// An attempt that cannot be handed to anybody fails for good.
+    /// Fails an attempt without a retry because it cannot be handed to any worker.
     pub(crate) fn refuse_offered(&self, id: AttemptId, message: &str) {
         let failure = Failure::new(message, 1, false);
         let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
@@ -126,24 +130,25 @@ impl Engine {
     }
 }
 
-/// What wishes are for: of many polls that wait for the same, only the first one that gets nothing asks the store.
+/// The queue that a claim request reads: its module and commands. Of many polls that wait for the same queue, only the
+/// first one that gets nothing asks the store.
 type Line = (Name, Option<Vec<Name>>);
 
-/// What was claimed for a poll and not given to it yet. Nobody else can have it, so it must not be lost: when this
-/// is dropped before its time, the session gets it with its next poll.
+/// Attempts claimed for a poll and not given to it yet. No other session can claim them, so they must not be lost: if
+/// this is dropped before its end, the session gets them with its next poll.
 pub(super) struct Hand<'a> {
     engine: &'a Engine,
     session: SessionId,
     seq: Seq,
-    /// What the answer is going to be.
+    /// The attempts for the answer.
     attempts: Vec<HandedOut>,
     size: AnswerSize,
-    /// What is not part of the answer.
+    /// Claimed attempts that are not part of the answer.
     rest: Vec<AttemptId>,
-    /// Attempts of damaged tasks: once the poll is answered they are released, and take up no place of a limit. The store
-    /// gives nothing of a task that its quarantine names.
+    /// Attempts of damaged tasks. They are released once the poll is answered, and then count against no limit. The
+    /// store hands out no attempt of a task in its quarantine.
     withheld: Vec<AttemptId>,
-    /// The times of the claims that are being made and taken in, by both clocks.
+    /// The times of the claims in progress, up to the loads of their tasks, by both clocks.
     claims_at: BTreeMap<Timestamp, Millis>,
 }
 
@@ -162,10 +167,10 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// Claims what the session can take, as far as it fits in an answer; nothing from lines that are `empty`.
+    /// Claims attempts for the session, as far as they fit in an answer; none from queues in `empty`.
     async fn fill(
         &mut self,
-        wishes: &[Wish],
+        claim_requests: &[ClaimRequest],
         free: u32,
         empty: &mut Vec<Line>,
         now: Now,
@@ -173,18 +178,20 @@ impl<'a> Hand<'a> {
         self.claims_at.insert(now.wall, now.mono);
         let found = self.take_in_unanswered(now).await?;
         let mut free = free.min(u32::try_from(ATTEMPTS_MAX).unwrap_or(u32::MAX)).saturating_sub(found);
-        // Begin with another module each time, so that none of a worker's modules starves.
-        let first = usize::try_from(self.seq).unwrap_or(0) % wishes.len().max(1);
-        for wish in wishes[first..].iter().chain(&wishes[..first]) {
-            let line = (wish.module.clone(), wish.commands.clone());
+        // Start with a different module each time, so that none of a worker's modules starves.
+        let first = usize::try_from(self.seq).unwrap_or(0) % claim_requests.len().max(1);
+        for claim_request in claim_requests[first..].iter().chain(&claim_requests[..first]) {
+            let line = (claim_request.module.clone(), claim_request.commands.clone());
             if empty.contains(&line) {
                 continue;
             }
-            let mut wanted = wish.free;
+            let mut wanted = claim_request.free;
             while wanted.min(free) > 0 {
-                let asked = Wish { free: wanted.min(free).min(CLAIMS_MAX), ..wish.clone() };
-                let (wishes, leave) = (std::slice::from_ref(&asked), self.engine.known.leave(now));
-                let claimed = self.engine.store.claim_leaving(self.session, wishes, &leave, now).await;
+                let asked = ClaimRequest { free: wanted.min(free).min(CLAIMS_MAX), ..claim_request.clone() };
+                let (claim_requests, leave) =
+                    (std::slice::from_ref(&asked), self.engine.task_cache.leave(now));
+                let claimed =
+                    self.engine.store.claim_leaving(self.session, claim_requests, &leave, now).await;
                 let claimed = claimed.inspect_err(|_| self.note_unanswered(now))?;
                 // The store may go by a later time than it was given.
                 self.claims_at.extend(claimed.first().map(|claimed| (claimed.at, now.mono)));
@@ -197,7 +204,7 @@ impl<'a> Hand<'a> {
                     empty.push(line);
                     break;
                 }
-                // Damaged ones use up no place of the worker: what stands behind them goes to it.
+                // Damaged tasks use none of the worker's free slots: the worker gets the attempts behind them.
                 let withheld = u32::try_from(self.withheld.len() - before).unwrap_or(u32::MAX);
                 let used = count.saturating_sub(withheld);
                 (wanted, free) = (wanted.saturating_sub(used), free.saturating_sub(used));
@@ -206,13 +213,13 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
-    /// The store did not answer a claim of this time, and may have made it.
+    /// The store did not answer a claim made at this time, and may have executed it.
     pub(super) fn note_unanswered(&self, now: Now) {
         self.engine.sessions.lock().get(self.session).unanswered.insert(now.wall, now.mono);
     }
 
-    /// Takes in what the store claimed without its answer coming: what the session has since one of those times and
-    /// nobody told it of. Returns how many there were.
+    /// Accepts attempts whose claim the store did not confirm: the session has claimed them at one of those times, and
+    /// was not given them yet. Returns their number.
     async fn take_in_unanswered(&mut self, now: Now) -> Result<u32, StoreError> {
         let times = {
             let mut sessions = self.engine.sessions.lock();
@@ -229,16 +236,15 @@ impl<'a> Hand<'a> {
             let mut sessions = self.engine.sessions.lock();
             let local = sessions.get(self.session);
             held.retain(|claimed| {
-                let token = self.engine.tokens.seal(&claimed.id);
                 let is_here = self.attempts.iter().any(|attempt| attempt.id == claimed.id);
-                times.contains_key(&claimed.at) && !local.given.contains_key(&token) && !is_here
+                times.contains_key(&claimed.at) && !local.given.contains_key(&claimed.id) && !is_here
             });
         }
         self.take_in(&held).await?;
         Ok(u32::try_from(held.len()).unwrap_or(u32::MAX))
     }
 
-    /// Answers the poll with what was taken in, also where a later claim failed, and gives the rest back.
+    /// Answers the poll with the accepted attempts, even if a later claim failed, and releases the rest.
     pub(super) async fn end(&mut self, taken_in: Result<(), StoreError>, now: Now) -> Result<(), StoreError> {
         self.claims_at.clear();
         self.give(now);
@@ -246,13 +252,13 @@ impl<'a> Hand<'a> {
             self.engine.store.release(self.session, id, now).await?;
         }
         if self.put_back(now).await? > 0 {
-            // Others may wait for it.
+            // Other polls may wait for them.
             self.engine.timers.set();
         }
         taken_in
     }
 
-    /// Takes in what was claimed. Tells whether all of it fits in the answer.
+    /// Accepts claimed attempts. Returns whether all of them fit in the answer.
     pub(super) async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
         let at_once = self.engine.store.loads_at_once();
         // What stands before this place was looked at and stays. What stands behind it goes back if loading fails.
@@ -266,7 +272,7 @@ impl<'a> Hand<'a> {
                     self.withheld.push(id);
                     continue;
                 }
-                // A task that is not there any more has nothing to hand out.
+                // The task was deleted: nothing to hand out.
                 let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded))
                 else {
                     place += 1;
@@ -275,13 +281,13 @@ impl<'a> Hand<'a> {
                 if attempt.is_too_large() {
                     self.rest.remove(place);
                     self.engine.refuse_too_large(id);
-                    // Should that not reach the disk, the next poll brings it up again.
-                    self.engine.sessions.lock().get(self.session).give(attempt.token, id);
+                    // If the refusal does not reach the disk, the next poll finds the attempt again.
+                    self.engine.sessions.lock().get(self.session).give(id);
                 } else if self.size.add(&attempt) {
                     self.rest.remove(place);
                     self.attempts.push(attempt);
                 } else {
-                    // What stands behind one that does not fit goes after it.
+                    // Attempts after one that does not fit keep their order, so they wait too.
                     return Ok(false);
                 }
             }
@@ -289,7 +295,7 @@ impl<'a> Hand<'a> {
         Ok(true)
     }
 
-    /// Answers the poll, if it is still open and there is something.
+    /// Answers the poll, if it is still open and there are attempts for it.
     fn give(&mut self, now: Now) {
         if self.attempts.is_empty() {
             return;
@@ -300,7 +306,7 @@ impl<'a> Hand<'a> {
             return;
         }
         for attempt in &self.attempts {
-            local.give(attempt.token.clone(), attempt.id);
+            local.give(attempt.id);
         }
         let modules = self.attempts.iter().filter_map(|attempt| {
             attempt.task.action(attempt.id.key).and_then(Action::worker).map(|(module, _)| module)
@@ -321,7 +327,7 @@ impl<'a> Hand<'a> {
         );
     }
 
-    /// Gives back what was not given out: nobody has seen it. Tells how much that was.
+    /// Releases the attempts that were not handed out: no worker has seen them. Returns their number.
     async fn put_back(&mut self, now: Now) -> Result<usize, StoreError> {
         self.rest.extend(self.attempts.drain(..).map(|attempt| attempt.id));
         let count = self.rest.len();
@@ -340,15 +346,15 @@ impl Drop for Hand<'_> {
         let mut sessions = self.engine.sessions.lock();
         let local = sessions.get(self.session);
         local.hands = local.hands.saturating_sub(1);
-        // The call that handed out went away while the store claimed. That call may be another worker's: the poll that waits
-        // here gets what was claimed for it from the dispatcher.
+        // The caller that handed out went away during the claim. That call may belong to another worker: the poll that
+        // waits here gets its claimed attempts from the dispatcher.
         if !self.claims_at.is_empty() && local.poll.is_some() {
             local.unanswered.append(&mut self.claims_at);
             self.engine.timers.set();
             return;
         }
         for id in ids {
-            local.give(self.engine.tokens.seal(&id), id);
+            local.give(id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Hearing a call: what it says of its session, and for how long the session lives on by it.
+//! Processes a call: updates its session, and computes how long the session stays alive without another call.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use windlass_core::{
     Millis,
     planted::{Bug, is_planted},
 };
+use windlass_store::{Now, SessionId, SessionRenewal, StoreError, WorkerState};
 
 use super::{
     Exchange, LEASE_ATTACHED, LEASE_DETACHED, LEASE_RANGE, SEQ_PER_SECOND_MAX, WAIT_MAX, polls::OpenPoll,
 };
 use crate::{
     Engine, EngineError,
-    ports::{Now, SessionId, SessionRenewal, StoreError, WorkerState},
-    sessions::{LocalSession, Offers, SERVED_BEFORE_MAX},
+    exchange::sessions::{LocalSession, Offers, SERVED_BEFORE_MAX},
 };
 
-/// A call as it was heard.
+/// The result of processing a call.
 pub(super) struct Heard<'a> {
     pub(super) lease: Millis,
     pub(super) renewal: Option<SessionRenewal>,
@@ -25,11 +25,11 @@ pub(super) struct Heard<'a> {
 }
 
 impl Engine {
-    /// Takes note of a session and what it offers. A poll is open from here on, so that nobody takes the worker
-    /// for gone while it is looked up what to answer.
+    /// Records a session and its offers. A poll is open from here on, so that the worker is not considered gone while
+    /// the server determines the answer.
     ///
     /// # Errors
-    /// When the number of the call leaps; then nothing is noted.
+    /// When the number of the call leaps; then nothing is recorded.
     pub(super) fn hear(&self, call: &Exchange, now: Now) -> Result<Heard<'_>, EngineError> {
         let mut sessions = self.sessions.lock();
         if let Some(last) = sessions.find(call.session).and_then(|local| local.seq_left_by(call.seq, now)) {
@@ -37,12 +37,13 @@ impl Engine {
         }
         let local = sessions.get(call.session);
         let lease = local.hear(call, now);
-        // Where each call would be a round trip to a database, most are told to it together with others.
+        // Where each renewal is a round trip to a database, most renewals are sent together with those of other
+        // sessions.
         let was_told_lately = self.store.is_shared() && local.was_told_lately(now);
         local.is_unsaid = true;
         let is_poll = call.reports.is_empty();
         let answer = is_poll.then(|| {
-            // Well within the lease: a poll that is answered at its end must not find its session over.
+            // Well within the lease: the session must not be over when its poll is answered at the end of the wait.
             let wait = call.wait.min(WAIT_MAX).min(Millis(lease.0 / 2));
             sessions.open_poll(call.session, call.seq, Millis(now.mono.0 + wait.0))
         });
@@ -51,7 +52,7 @@ impl Engine {
         Ok(Heard { lease, renewal, poll })
     }
 
-    /// Tells the store of sessions. Where that fails, it is told again.
+    /// Renews sessions in the store. After a failure the next renewals repeat it.
     pub(crate) async fn renew(&self, renewals: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
         if renewals.is_empty() {
             return Ok(());
@@ -63,7 +64,7 @@ impl Engine {
     }
 }
 
-/// Sessions that the store is being told of. Where that comes to nothing, it is told again.
+/// Sessions whose renewal is in progress. If it fails, the next renewals repeat it.
 struct Told<'a> {
     engine: &'a Engine,
     sessions: Vec<SessionId>,
@@ -84,7 +85,7 @@ impl Drop for Told<'_> {
     }
 }
 
-/// So long after the store was told of a session it need not be told again at once; nor within a tenth of its lease.
+/// A session that was renewed within this time, or within a tenth of its lease, need not be renewed at once.
 const TOLD_LATELY: Millis = Millis(200);
 
 impl LocalSession {
@@ -93,14 +94,14 @@ impl LocalSession {
         self.renewed_at.is_some_and(|at| now.mono.0 < at.0.saturating_add(lately.0))
     }
 
-    /// The highest number of the session's calls, if a call with this one leaps.
+    /// The highest call number of the session, if the number of this call leaps.
     fn seq_left_by(&self, seq: u64, now: Now) -> Option<u64> {
         let silent_s = now.mono.0.saturating_sub(self.seen_at.0) / 1000;
         let most = self.last_seq.saturating_add(SEQ_PER_SECOND_MAX.saturating_mul(1 + silent_s));
         (self.last_seq > 0 && seq > most).then_some(self.last_seq)
     }
 
-    /// Takes note of what a call says of the session. Gives its lease.
+    /// Updates the session from a call. Returns its lease.
     fn hear(&mut self, call: &Exchange, now: Now) -> Millis {
         let default = if call.attached { LEASE_ATTACHED } else { LEASE_DETACHED };
         self.lease = match call.lease {
@@ -116,16 +117,16 @@ impl LocalSession {
         self.lease
     }
 
-    /// Takes note of what the call says of the worker, where that is news.
+    /// Updates the worker's data and offers from a call, where they changed.
     fn hear_worker(&mut self, call: &Exchange) {
         if self.worker.attached != call.attached {
             Arc::make_mut(&mut self.worker).attached = call.attached;
         }
-        if let Some(wishes) = &call.wishes
+        if let Some(claim_requests) = &call.claim_requests
             && call.seq > self.offers.seq
             && (call.reports.is_empty() || !is_planted(Bug::FreeSlotsUnheard))
         {
-            let modules = || wishes.iter().map(|wish| &wish.module);
+            let modules = || claim_requests.iter().map(|claim_request| &claim_request.module);
             if !modules().eq(self.worker.modules.iter()) {
                 let before = self.worker.modules.iter().filter(|module| !modules().any(|now| now == *module));
                 let before: Vec<_> = before.map(|module| (module.clone(), self.seen_at)).collect();
@@ -135,7 +136,7 @@ impl LocalSession {
                 self.served_before.drain(..excess);
                 Arc::make_mut(&mut self.worker).modules = modules().cloned().collect();
             }
-            self.offers = Offers { seq: call.seq, wishes: wishes.clone(), free: call.free };
+            self.offers = Offers { seq: call.seq, claim_requests: claim_requests.clone(), free: call.free };
         }
         if let Some(said) = &call.worker {
             let known = &self.worker;
@@ -152,7 +153,7 @@ mod tests {
     use windlass_core::Name;
 
     use super::*;
-    use crate::ports::Wish;
+    use windlass_store::ClaimRequest;
 
     #[test]
     fn a_worker_that_names_other_modules_in_each_call_fills_no_memory() {
@@ -167,7 +168,7 @@ mod tests {
                 lease: None,
                 worker: None,
                 holding: None,
-                wishes: Some(vec![Wish { module: module(seq), commands: None, free: 1 }]),
+                claim_requests: Some(vec![ClaimRequest { module: module(seq), commands: None, free: 1 }]),
                 free: None,
                 draining: None,
                 wait: Millis(0),

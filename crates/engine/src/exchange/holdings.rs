@@ -1,79 +1,76 @@
-//! What a worker says it holds, against what it was given: after a restart of the server, and after an answer
-//! that did not arrive.
+//! Compares the attempts that a worker names in `holding` with those it was given: after a restart of the server, and
+//! after an answer that did not arrive.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActState, Free, Millis, Task, is_to_stop, when_free};
+use windlass_store::{Adoption, AttemptId, Claimed, Now, SessionId};
 
 use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError,
-    ports::{Adoption, AttemptId, Claimed, Now, SessionId},
-    sessions::{Given, LocalSession},
+    exchange::sessions::{Given, LocalSession},
 };
 
 impl Engine {
-    /// A session holds attempts that this server did not give it: after a restart, by another server, or from the
-    /// message of a courier. With `names` it says that it has them, else that it is about to begin them.
+    /// Adopts attempts that this server did not give to the session: they come from before a restart, from another
+    /// server, or from the message of a queue publisher. With `names` the worker holds them; without it, it is about to
+    /// start them.
     pub(super) async fn adopt(
         &self,
         session: SessionId,
-        tokens: Vec<String>,
+        ids: Vec<AttemptId>,
         names: bool,
         now: Now,
     ) -> Result<(), EngineError> {
-        let read = |token: String| self.tokens.read(&token).map(|id| (token, id));
-        let named: Vec<(String, AttemptId)> = tokens.into_iter().filter_map(read).collect();
-        if named.is_empty() {
+        if ids.is_empty() {
             return Ok(());
         }
-        let ids: Vec<AttemptId> = named.iter().map(|(_, id)| *id).collect();
         let adoptions = self.store.adopt(session, &ids, now).await?;
         let tasks = self.heads_of(&ids).await?;
         let mut sessions = self.sessions.lock();
         let session = sessions.get(session);
-        for ((token, id), adoption) in named.into_iter().zip(adoptions) {
+        for (id, adoption) in ids.into_iter().zip(adoptions) {
             let task = tasks.get(&id.task).map(|loaded| &loaded.task);
             match (adoption, task) {
                 (Adoption::Held, Some(task)) => {
                     if is_to_stop(task, id.key) {
-                        session.cancels.entry(token.clone()).or_default();
+                        session.cancels.entry(id).or_default();
                     }
-                    session.give(token, id);
+                    session.give(id);
                 }
                 (Adoption::Gone, Some(task)) if is_parked(task, &id) => {
                     if names {
-                        session.parked.insert(token);
+                        session.parked.insert(id);
                     }
                 }
-                _ => drop(session.cancels.entry(token).or_default()),
+                _ => drop(session.cancels.entry(id).or_default()),
             }
         }
         Ok(())
     }
 
-    /// Compares what a session holds with what the store says it has, now and then.
+    /// Compares the attempts that a session names with its claims in the store, from time to time.
     ///
-    /// Puts back what nobody told it of: the answer of the store to a claim was lost, or another server claimed it and
-    /// could not give it to the session any more. It is put back when two polls did not name it: one alone may have been
-    /// sent before another server gave it. Gives what it holds and has no more, as far as the store says: another server
-    /// may have given that up.
+    /// Releases claims that did not reach the session: the store's answer to a claim was lost, or another server
+    /// claimed the attempt and could no longer hand it to the session. A claim is released after two polls that did not
+    /// name it, since one poll may have been sent before another server handed the attempt out. Returns named attempts
+    /// that the session has no claim of in the store: another server may have given them up.
     pub(super) async fn compare_with_store(
         &self,
         session: SessionId,
-        holding: &[String],
+        named: &BTreeMap<AttemptId, &str>,
         now: Now,
-    ) -> Result<Vec<String>, EngineError> {
+    ) -> Result<BTreeSet<AttemptId>, EngineError> {
         if !self.sessions.lock().get(session).is_to_check(now) {
-            return Ok(Vec::new());
+            return Ok(BTreeSet::new());
         }
         let claimed = self.store.held(session).await?;
         let unheard: Vec<AttemptId> = {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
             let is_unheard = |claimed: &&Claimed| {
-                let token = self.tokens.seal(&claimed.id);
-                local.hands == 0 && !local.given.contains_key(&token) && !holding.contains(&token)
+                local.hands == 0 && !local.given.contains_key(&claimed.id) && !named.contains_key(&claimed.id)
             };
             let unheard: BTreeSet<AttemptId> =
                 claimed.iter().filter(is_unheard).map(|claimed| claimed.id).collect();
@@ -83,26 +80,25 @@ impl Engine {
         for id in unheard {
             self.store.release(session, id, now).await?;
         }
-        let has = |id: &AttemptId| claimed.iter().any(|claimed| claimed.id == *id);
-        let is_gone = |token: &&String| self.tokens.read(token).is_some_and(|id| !has(&id));
-        Ok(holding.iter().filter(is_gone).cloned().collect())
+        let claimed: BTreeSet<AttemptId> = claimed.iter().map(|claimed| claimed.id).collect();
+        Ok(named.keys().filter(|id| !claimed.contains(id)).copied().collect())
     }
 
-    /// Attempts that were given to a session and did not reach it are given again, under the same token; as many
-    /// as fit in an answer, the others at the next poll. What is not to begin any more is taken back.
+    /// Hands out attempts again that were given to a session and did not reach it, under the same token. As many as fit
+    /// in an answer; the others follow with the next poll. Attempts that must not start any more are released.
     pub(super) async fn hand_again(
         &self,
         session: SessionId,
-        mut missing: Vec<(String, AttemptId)>,
+        mut missing: Vec<AttemptId>,
         now: Now,
     ) -> Result<Vec<HandedOut>, EngineError> {
         missing.truncate(ATTEMPTS_MAX.min(self.store.loads_at_once()));
         if missing.is_empty() {
             return Ok(Vec::new());
         }
-        let tasks = self.tasks_of(&missing.iter().map(|(_, id)| *id).collect::<Vec<_>>()).await?;
+        let tasks = self.tasks_of(&missing).await?;
         let (mut again, mut size) = (Vec::new(), AnswerSize::default());
-        for (token, id) in missing {
+        for id in missing {
             let theirs = tasks.get(&id.task).filter(|loaded| {
                 loaded.claims.iter().any(|claim| {
                     claim.key == id.key
@@ -112,11 +108,11 @@ impl Engine {
                 })
             });
             let Some(loaded) = theirs else {
-                self.sessions.lock().get(session).given.remove(&token);
+                self.sessions.lock().get(session).given.remove(&id);
                 continue;
             };
             if when_free(&loaded.task, id.key) != Free::HandOut {
-                self.sessions.lock().get(session).given.remove(&token);
+                self.sessions.lock().get(session).given.remove(&id);
                 self.store.release(session, id, now).await?;
                 continue;
             }
@@ -131,25 +127,17 @@ impl Engine {
     }
 }
 
-/// Whether a pause keeps this attempt for the resume, since nobody seemed to have it. A worker that names it later
-/// may end it: to stop it would make a failure of a pause. It is adopted on resume, or its report is accepted.
+/// Whether a pause keeps this attempt for the resume because no worker seemed to run it. A worker that names it later
+/// may finish it: stopping it would turn a pause into a failure. It is adopted on resume, or its report is accepted.
 fn is_parked(task: &Task, id: &AttemptId) -> bool {
     task.act(id.key).is_some_and(|act| act.state == ActState::Parked && act.attempt == id.attempt)
 }
 
-/// What a session says it holds, against what it was given.
-pub(super) struct Compared {
-    /// Not given by this server.
-    pub(super) unknown: Vec<String>,
-    /// Given in an earlier poll and not held.
-    pub(super) missing: Vec<(String, AttemptId)>,
-}
-
-/// How often what the store says a session has is looked at.
+/// How often a session's claims are read from the store.
 const CHECK_EVERY: Millis = Millis::from_secs(5);
 
 impl LocalSession {
-    /// Whether it is time to look at what the store says the session has.
+    /// Whether it is time to read the session's claims from the store.
     fn is_to_check(&mut self, now: Now) -> bool {
         let is_due = self.checked_at.is_none_or(|at| now.mono.0 >= at.0 + CHECK_EVERY.0);
         if is_due {
@@ -158,24 +146,21 @@ impl LocalSession {
         is_due
     }
 
-    /// The session has this attempt, as far as this server knows.
-    pub(super) fn give(&mut self, token: String, id: AttemptId) {
-        self.given.entry(token).or_insert_with(|| Given::new(id));
+    /// Records that the session has this attempt.
+    pub(super) fn give(&mut self, id: AttemptId) {
+        self.given.entry(id).or_default();
     }
 
-    /// Compares what the session holds with what it was given here. Cancels of what it holds no more are done.
-    pub(super) fn compare(&mut self, holding: &[String], now: Now) -> Compared {
-        let held: HashSet<&str> = holding.iter().map(String::as_str).collect();
-        let unknown = holding.iter().filter(|token| !self.given.contains_key(*token)).cloned().collect();
-        let absent = self
-            .given
-            .iter()
-            .filter(|(token, given)| !held.contains(token.as_str()) && given.again_at <= now.mono);
-        let missing: BTreeMap<String, AttemptId> =
-            absent.map(|(token, given)| (token.clone(), given.id)).collect();
-        self.cancels.retain(|token, _| held.contains(token.as_str()));
-        self.declined.retain(|token| held.contains(token.as_str()));
-        self.parked.retain(|token| held.contains(token.as_str()));
-        Compared { unknown, missing: missing.into_iter().collect() }
+    /// Compares the named attempts with those the session was given here. Returns attempts that it was given in an
+    /// earlier poll and does not name. Cancels of attempts that it no longer names are complete.
+    pub(super) fn compare(&mut self, named: &BTreeMap<AttemptId, &str>, now: Now) -> Vec<AttemptId> {
+        let is_missing =
+            |(id, given): &(&AttemptId, &Given)| !named.contains_key(id) && given.again_at <= now.mono;
+        let mut missing: Vec<AttemptId> = self.given.iter().filter(is_missing).map(|(id, _)| *id).collect();
+        missing.sort_unstable();
+        self.cancels.retain(|id, _| named.contains_key(id));
+        self.declined.retain(|id| named.contains_key(id));
+        self.parked.retain(|id| named.contains_key(id));
+        missing
     }
 }

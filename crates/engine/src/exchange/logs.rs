@@ -1,17 +1,18 @@
-//! Log lines of attempts, as far as they are kept.
+//! Log lines of attempts, within their limit.
+
+use windlass_store::{AttemptId, LogLine, Now};
 
 use super::LOG_BYTES_MAX;
-use crate::ports::{AttemptId, LogLine, Now};
 
-/// What is kept of the lines a report brings.
+/// The lines of a report that are kept.
 pub(super) struct KeptLines {
     pub(super) lines: Vec<LogLine>,
-    /// How many bytes they count.
+    /// Their size in bytes, as counted against the limit.
     pub(super) bytes: usize,
 }
 
 impl KeptLines {
-    /// The lines of an attempt that are still within its limit, of which `used` bytes are used.
+    /// The lines of an attempt that are within its limit, of which it has used `used` bytes.
     pub(super) fn of(id: AttemptId, texts: Vec<String>, used: usize, now: Now) -> Self {
         let line = |line: &str| LogLine {
             task: id.task,

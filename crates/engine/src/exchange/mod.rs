@@ -1,11 +1,12 @@
-//! The exchange: how a worker takes attempts, reports them and keeps its session.
+//! The exchange: how a worker claims attempts, reports them and keeps its session.
 //!
-//! Every call renews the session's lease ([`hearing`]). One with reports is answered once they are on disk
-//! ([`reports`]). One without is a poll ([`polls`]): it is answered when there is something for the worker, which
-//! is handed out to it ([`handing_out`]), where servers share a store with commits ([`with_commits`]).
+//! Every call renews the session's lease ([`hearing`]). A call with reports is answered once they are on disk
+//! ([`reports`]). A call without reports is a poll ([`polls`]): it is answered when there are attempts or cancels for
+//! the worker. Attempts are handed out to it ([`handing_out`]), with commits where servers share a store
+//! ([`with_commits`]).
 
-mod afar;
 mod answer_size;
+mod broker_results;
 mod dispatching;
 mod handing_out;
 mod hearing;
@@ -13,55 +14,56 @@ mod holdings;
 mod logs;
 mod polls;
 mod reports;
+pub(crate) mod sessions;
+mod tokens;
 mod with_commits;
 
 use std::sync::Arc;
 
 use windlass_core::{ActKey, Json, Millis, Outcome, Task};
+use windlass_store::{AttemptId, ClaimRequest, Now, SessionId, WorkerState};
 
 use self::hearing::Heard;
+pub use self::tokens::{Tokens, is_token};
 pub(crate) use self::{dispatching::Dispatching, with_commits::TakenAlong};
-use crate::{
-    Engine, EngineError, Progress,
-    ports::{AttemptId, Now, SessionId, Wish, WorkerState},
-};
+use crate::{Engine, EngineError, Progress};
 
-/// Number of a call in its session.
+/// The number of a call in its session.
 pub(crate) type Seq = u64;
 
-/// The lease of an attached session that asks for none.
+/// The default lease of an attached session.
 pub const LEASE_ATTACHED: Millis = Millis::from_secs(10);
 
-/// The lease of another session that asks for none.
+/// The default lease of a session that is not attached.
 pub const LEASE_DETACHED: Millis = Millis::from_secs(30);
 
 /// The shortest and the longest lease.
 pub const LEASE_RANGE: std::ops::RangeInclusive<Millis> = Millis(1000)..=Millis(3_600_000);
 
-/// For how long an attached session may have no poll open.
+/// How long an attached session may have no open poll.
 pub const SILENCE_ATTACHED: Millis = Millis(1000);
 
-/// The longest a poll may wait.
+/// The longest wait of a poll.
 pub const WAIT_MAX: Millis = Millis(30_000);
 
 /// The largest parameters handed out, in bytes; an attempt with more fails for good.
 pub const PARAMS_BYTES_MAX: usize = 4 << 20;
 
-/// The largest map of results handed out beside the parameters, in bytes; an attempt with more goes without it.
+/// The largest map of results handed out besides the parameters, in bytes; an attempt with more gets no results.
 pub const RESULTS_BYTES_MAX: usize = 2 << 20;
 
-/// The largest answer, in bytes; what does not fit stays in its queue, or is handed out with the next answer.
+/// The largest answer, in bytes; other attempts stay in their queue, or are handed out with the next answer.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// Attempts handed out in one answer.
+/// The maximum number of attempts in one answer.
 pub const ATTEMPTS_MAX: usize = 1000;
 
-/// Bytes of log lines that one server keeps of one attempt.
+/// The maximum bytes of log lines that one server keeps per attempt.
 pub const LOG_BYTES_MAX: usize = 64 << 10;
 
-/// By how much the number of a call may be above those before it, for each second since this server heard of the session: more
-/// calls than any worker makes, some of which go to other servers. A number that leaps would make all later calls of the
-/// session's owner look like late copies.
+/// The maximum gap between the number of a call and the highest earlier one, for each second since this server last
+/// received a call of the session. No worker makes that many calls, even if some of them go to other servers. A number
+/// that leaps would make all later calls of the session's owner look like late copies.
 const SEQ_PER_SECOND_MAX: u64 = 100_000;
 
 /// One call of a worker.
@@ -73,56 +75,56 @@ pub struct Exchange {
     pub seq: u64,
     /// The worker keeps a poll open at all times.
     pub attached: bool,
-    /// The lease it asks for.
+    /// The requested lease.
     pub lease: Option<Millis>,
-    /// Name, machine and version of the worker, where it says.
+    /// The worker's name, machine and version, if given.
     pub worker: Option<WorkerState>,
-    /// Tokens of all it has; nothing = it does not say.
+    /// The tokens of all attempts it runs; `None` = not given.
     pub holding: Option<Vec<String>>,
-    /// What it can take of each module; nothing = as before.
-    pub wishes: Option<Vec<Wish>>,
-    /// What it can take over all modules together.
+    /// The free slots for each module; `None` = unchanged.
+    pub claim_requests: Option<Vec<ClaimRequest>>,
+    /// The free slots over all modules together.
     pub free: Option<u32>,
-    /// Whether the worker takes nothing more and ends once what it has is done; nothing = as before.
+    /// Whether the worker claims nothing more and exits once its attempts are done; `None` = unchanged.
     pub draining: Option<bool>,
     /// How long the poll may wait.
     pub wait: Millis,
-    /// What became of attempts. A call with reports is no poll.
+    /// Reports of attempts. A call with reports is not a poll.
     pub reports: Vec<WorkerReport>,
 }
 
-/// What became of one attempt.
+/// A report of one attempt.
 #[derive(Debug, Clone)]
 pub struct WorkerReport {
-    /// Its token.
+    /// The token of the attempt.
     pub token: String,
-    /// How it went, or why that cannot be understood.
+    /// The reported state, or why it is invalid.
     pub said: Result<Said, String>,
-    /// Lines to keep with the attempt.
+    /// Log lines to keep with the attempt.
     pub logs: Vec<String>,
 }
 
-/// How an attempt went.
+/// The reported state of an attempt.
 #[derive(Debug, Clone)]
 pub enum Said {
     /// It has ended.
     Ended(Outcome),
-    /// It goes on.
+    /// It is running.
     Running(Option<Progress>),
-    /// It was not begun.
+    /// The worker did not start it.
     Declined,
 }
 
 /// The answer to a call.
 #[derive(Debug, Clone, Default)]
 pub struct ExchangeAnswer {
-    /// What the worker is to do now.
+    /// Attempts to run now.
     pub attempts: Vec<HandedOut>,
-    /// One per report, in their order.
+    /// The answers to the reports, in their order.
     pub reports: Vec<ReportAnswer>,
     /// Tokens of attempts to stop.
     pub cancels: Vec<String>,
-    /// For how long the session may be silent.
+    /// How long the session may go without a call.
     pub lease: Millis,
     /// In the answer to reports, where no poll of the session is open at this server: the highest number of a poll that it
     /// received, 0 for none. The newest poll of a worker behind a load balancer may be open at another server, which did not
@@ -130,29 +132,29 @@ pub struct ExchangeAnswer {
     pub poll: Option<u64>,
 }
 
-/// An attempt handed out.
+/// A claimed attempt that is handed out.
 #[derive(Debug, Clone)]
 pub struct HandedOut {
     /// Its token.
     pub token: String,
-    /// Which it is.
+    /// The attempt.
     pub id: AttemptId,
     /// Its task.
     pub task: Arc<Task>,
     /// Its parameters.
     pub params: Json,
-    /// What the steps before its own returned, by their names, where there is something.
+    /// The results of the steps before its own, by their names.
     pub results: Results,
 }
 
-/// The results of the steps before one, as an attempt is handed them.
+/// The results of the steps before a step, as its attempt gets them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Results {
-    /// None of them returned anything.
+    /// None of them returned a result.
     None,
-    /// These.
+    /// A map of step names to results.
     These(Json),
-    /// More than [`RESULTS_BYTES_MAX`]: the attempt goes without them, and is told so.
+    /// More than [`RESULTS_BYTES_MAX`]: the attempt gets none, and the answer says so.
     TooLarge,
 }
 
@@ -166,34 +168,34 @@ impl Results {
     }
 }
 
-/// What became of a report.
+/// The answer to a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportAnswer {
-    /// Its token.
+    /// The token of the attempt.
     pub token: String,
-    /// What became of it.
+    /// The outcome of the report.
     pub status: ReportStatus,
 }
 
-/// What became of a report.
+/// The outcome of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportStatus {
     /// It is on disk.
     Accepted,
     /// It was accepted before.
     Duplicate,
-    /// Too late: the attempt was given up, or another has taken over.
+    /// Too late: the attempt was given up, or another attempt or claim has replaced it.
     Stale,
     /// No such attempt.
     Unknown,
-    /// It cannot be understood.
+    /// The report is invalid: the reason.
     Invalid(String),
 }
 
 impl Engine {
-    /// Hears a worker's call: settles its reports, or answers its poll once there is something for it.
+    /// Processes a worker's call: settles its reports, or answers its poll once there is something for it.
     ///
-    /// When the future is dropped (the connection went away) the poll counts as closed.
+    /// If the future is dropped (the connection went away), the poll counts as closed.
     ///
     /// # Errors
     /// When the store fails; the worker keeps its reports and calls again. When the call's number leaps.
@@ -218,7 +220,7 @@ impl Engine {
     }
 }
 
-/// The idempotency key of an effect: the same over all attempts of an act.
+/// The idempotency key of an effect: the same for all attempts of an execution.
 #[must_use]
 pub fn effect_key(task: &Task, key: ActKey) -> String {
     let direction = match key.direction {
@@ -228,7 +230,7 @@ pub fn effect_key(task: &Task, key: ActKey) -> String {
     format!("{}/{}/{}/{direction}", task.id, task.flow.steps[key.step].name, key.member)
 }
 
-/// The idempotency key of the effect that a rollback rolls back. The step for errors rolls back nothing of its own.
+/// The idempotency key of the effect that a rollback rolls back. The `on_error` step has no effect to roll back.
 #[must_use]
 pub fn rolled_back_key(task: &Task, key: ActKey) -> Option<String> {
     let has_one = key.direction == windlass_core::Direction::Rollback

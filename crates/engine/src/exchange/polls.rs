@@ -1,16 +1,16 @@
 //! Polls: calls that wait until there is something for the worker.
 
+use std::collections::BTreeMap;
+
 use futures_channel::oneshot;
 use windlass_core::Millis;
+use windlass_store::{AttemptId, Now, SessionId};
 
-use super::{Exchange, ExchangeAnswer, Seq};
-use crate::{
-    Engine, EngineError,
-    ports::{AttemptId, Now, SessionId},
-};
+use super::{Exchange, ExchangeAnswer, Seq, Tokens};
+use crate::{Engine, EngineError};
 
-/// A poll from when it is heard until it is answered. It is closed when this is dropped: with the answer, or when
-/// its connection goes away.
+/// A poll from its arrival to its answer. It is closed when this is dropped: after the answer, or when its connection
+/// goes away.
 pub(super) struct OpenPoll<'a> {
     engine: &'a Engine,
     session: SessionId,
@@ -39,7 +39,7 @@ impl Drop for OpenPoll<'_> {
 }
 
 impl Engine {
-    /// Answers a poll once there is something for it, or its time is over.
+    /// Answers a poll once there is something for it, or its wait is over.
     pub(super) async fn answer_poll(
         &self,
         call: Exchange,
@@ -50,32 +50,37 @@ impl Engine {
         let (session, seq) = (call.session, call.seq);
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
         if let Some(holding) = &call.holding {
-            let gone = self.compare_with_store(session, holding, now).await?;
-            let mut compared = {
+            let named: BTreeMap<AttemptId, &str> =
+                holding.iter().filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
+            let gone = self.compare_with_store(session, &named, now).await?;
+            let (unknown, missing) = {
                 let mut sessions = self.sessions.lock();
                 let local = sessions.get(session);
-                let mut compared = local.compare(holding, now);
-                compared.unknown.extend(gone);
-                // What was given back is not the session's any more, though it is named still.
-                compared.unknown.retain(|token| !local.declined.contains(token));
-                compared
+                let missing = local.compare(&named, now);
+                // A declined attempt no longer belongs to the session, though the worker may still name it.
+                let is_unknown = |id: &AttemptId| {
+                    (gone.contains(id) || !local.given.contains_key(id)) && !local.declined.contains(id)
+                };
+                let named = named.into_iter();
+                (named.filter(|(id, _)| is_unknown(id)).collect::<Vec<_>>(), missing)
             };
-            compared.unknown.sort_unstable();
-            compared.unknown.dedup();
-            self.adopt(session, compared.unknown, true, now).await?;
-            answer.attempts = self.hand_again(session, compared.missing, now).await?;
+            // Anybody can construct a name; only the seal proves that the attempt was given to the session.
+            let unknown = unknown.into_iter().filter_map(|(_, token)| self.tokens.read(token)).collect();
+            self.adopt(session, unknown, true, now).await?;
+            answer.attempts = self.hand_again(session, missing, now).await?;
         } else {
-            // Whoever never tells what it holds names nothing that it gave back either.
+            // A worker that omits `holding` does not name declined attempts either.
             self.sessions.lock().get(session).declined.clear();
         }
-        answer.cancels = self.sessions.lock().get(session).due_cancels(now);
+        let cancels = self.sessions.lock().get(session).due_cancels(now);
+        answer.cancels = self.sealed(&cancels);
         let is_empty = answer.attempts.is_empty() && answer.cancels.is_empty();
         if is_empty {
             self.sessions.lock().line_up(session, seq);
             self.dispatch(now).await?;
         }
         if !is_empty || call.wait == Millis(0) {
-            // When the poll was answered or replaced meanwhile, that stands.
+            // If the poll was answered or replaced meanwhile, that answer is final.
             self.sessions.lock().answer(session, seq, answer);
         }
         Ok((&mut poll.answer).await.unwrap_or(ExchangeAnswer { lease, ..ExchangeAnswer::default() }))
@@ -91,25 +96,27 @@ impl Engine {
         }
     }
 
-    /// Whether the session is to be told already that it is to stop this attempt.
+    /// Whether the session already has a cancel of this attempt.
     pub(crate) fn is_cancelled(&self, session: SessionId, id: &AttemptId) -> bool {
-        let token = self.tokens.seal(id);
-        self.sessions.lock().find(session).is_some_and(|local| local.cancels.contains_key(&token))
+        self.sessions.lock().find(session).is_some_and(|local| local.cancels.contains_key(id))
     }
 
-    /// Tells the session that has this attempt to stop it.
+    fn sealed(&self, ids: &[AttemptId]) -> Vec<String> {
+        ids.iter().map(|id| self.tokens.seal(id)).collect()
+    }
+
+    /// Asks the session that has this attempt to stop it.
     pub(crate) fn cancel(&self, session: SessionId, id: &AttemptId, now: Now) {
         if session.is_own() {
-            // A courier sees it by itself, and whoever answers over a broker cannot be told.
+            // A queue publisher detects this itself, and a module that reports over a broker cannot receive cancels.
             return;
         }
-        let token = self.tokens.seal(id);
         let mut sessions = self.sessions.lock();
         let Some(local) = sessions.find(session) else { return };
-        local.cancels.entry(token).or_default();
+        local.cancels.entry(*id).or_default();
         let Some(seq) = local.poll.as_ref().map(|poll| poll.seq) else { return };
         let answer = ExchangeAnswer {
-            cancels: local.due_cancels(now),
+            cancels: self.sealed(&local.due_cancels(now)),
             lease: local.lease,
             ..ExchangeAnswer::default()
         };

@@ -1,21 +1,21 @@
-//! Reports: what became of attempts.
+//! Reports: the states and ends of attempts.
 
 use windlass_core::{ActState, Attempt, Command, Outcome, Rejection, Report};
+use windlass_store::{AttemptId, Change, Loaded, Now, SessionId};
 
 use super::{ReportAnswer, ReportStatus, Said, WorkerReport, logs::KeptLines};
 use crate::{
     Engine, EngineError, Notice, Progress,
-    inbox::{Item, Reply},
-    ports::{AttemptId, Change, Loaded, Now, SessionId},
-    sessions::LocalSession,
+    deciding::inbox::{Item, Reply},
+    exchange::sessions::LocalSession,
 };
 
-/// A report that is to be decided about.
+/// A report that must be decided.
 struct Open {
-    /// Which of the reports it is.
+    /// Its index among the reports.
     place: usize,
     id: AttemptId,
-    /// How the attempt ended; nothing = it goes on.
+    /// The outcome of the attempt; `None` = it is running.
     outcome: Option<Outcome>,
     logs: Vec<String>,
 }
@@ -23,12 +23,13 @@ struct Open {
 /// A report that waits for the decision.
 struct Waiting {
     place: usize,
-    /// The attempt goes on, and these bytes were counted for its log.
+    id: AttemptId,
+    /// The attempt is running, and this number of bytes was counted for its log.
     counted: Option<usize>,
 }
 
 impl Engine {
-    /// Settles reports, each for itself, in one commit.
+    /// Settles reports, each separately, in one commit.
     pub(super) async fn settle_reports(
         &self,
         session: SessionId,
@@ -39,8 +40,8 @@ impl Engine {
         for (place, WorkerReport { token, said, logs }) in reports.into_iter().enumerate() {
             let status = match (self.tokens.read(&token), said) {
                 (None, _) => ReportStatus::Unknown,
-                (Some(_), Err(fault)) => {
-                    if let Some(given) = self.sessions.lock().get(session).given.get_mut(&token) {
+                (Some(id), Err(fault)) => {
+                    if let Some(given) = self.sessions.lock().get(session).given.get_mut(&id) {
                         given.note_invalid(now);
                     }
                     ReportStatus::Invalid(fault)
@@ -50,16 +51,16 @@ impl Engine {
                     ReportStatus::Unknown
                 }
                 (Some(id), Ok(Said::Running(progress))) => {
-                    let status = self.note_progress(session, &token, id, progress, now).await?;
+                    let status = self.note_progress(session, id, progress, now).await?;
                     if status == ReportStatus::Accepted && !logs.is_empty() {
                         open.push(Open { place, id, outcome: None, logs });
                     }
                     status
                 }
                 (Some(id), Ok(Said::Declined)) => {
-                    self.sessions.lock().get(session).declined.insert(token.clone());
+                    self.sessions.lock().get(session).declined.insert(id);
                     self.store.release(session, id, now).await?;
-                    self.sessions.lock().get(session).given.remove(&token);
+                    self.sessions.lock().get(session).given.remove(&id);
                     ReportStatus::Accepted
                 }
             };
@@ -68,14 +69,14 @@ impl Engine {
         if open.is_empty() {
             return Ok(answers);
         }
-        let (items, waiting) = self.items(session, open, &answers, now);
+        let (items, waiting) = self.items(session, open, now);
         let replies = self.inbox.decide(items).await;
         let mut sessions = self.sessions.lock();
         let local = sessions.get(session);
         let replies = match replies {
             Ok(replies) => replies,
             Err(error) => {
-                waiting.iter().for_each(|report| local.doubt(&answers[report.place].token, report.counted));
+                waiting.iter().for_each(|report| local.doubt(report.id, report.counted));
                 return Err(error.into());
             }
         };
@@ -88,16 +89,16 @@ impl Engine {
             }
             answer.status = report_status(&reply);
             if report.counted.is_none() {
-                local.given.remove(&answer.token);
-                local.cancels.remove(&answer.token);
+                local.given.remove(&report.id);
+                local.cancels.remove(&report.id);
             }
         }
-        // No status says that a report was heard and nothing came of it, so the worker repeats them all.
+        // No status expresses a conflict, so the worker must repeat all reports.
         if is_settled { Ok(answers) } else { Err(EngineError::Conflict) }
     }
 
-    /// A worker that was given an attempt before this server was started may report on it before it polls. An end
-    /// speaks for itself; that an attempt goes on means that its session has it.
+    /// A worker that was given an attempt before this server started may report on it before it polls. An end needs no
+    /// adoption; a report that an attempt is running means that its session has it.
     pub(super) async fn adopt_running(
         &self,
         session: SessionId,
@@ -105,33 +106,28 @@ impl Engine {
         now: Now,
     ) -> Result<(), EngineError> {
         let goes_on = |report: &&WorkerReport| matches!(report.said, Ok(Said::Running(_)));
-        let mut unknown: Vec<String> =
-            reports.iter().filter(goes_on).map(|report| report.token.clone()).collect();
+        let going_on = reports.iter().filter(goes_on);
+        let mut unknown: Vec<AttemptId> =
+            going_on.filter_map(|report| self.tokens.read(&report.token)).collect();
         if unknown.is_empty() {
             return Ok(());
         }
         {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
-            unknown.retain(|token| !local.given.contains_key(token));
+            unknown.retain(|id| !local.given.contains_key(id));
         }
         self.adopt(session, unknown, false, now).await
     }
 
-    /// What is to be decided. Log lines are counted at once, so that reports heard at the same time do not use the
-    /// same room.
-    fn items(
-        &self,
-        session: SessionId,
-        open: Vec<Open>,
-        answers: &[ReportAnswer],
-        now: Now,
-    ) -> (Vec<Item>, Vec<Waiting>) {
+    /// The items to decide. Log lines are counted at once, so that concurrent reports do not use the same part of the
+    /// limit.
+    fn items(&self, session: SessionId, open: Vec<Open>, now: Now) -> (Vec<Item>, Vec<Waiting>) {
         let (mut items, mut waiting) = (Vec::with_capacity(open.len()), Vec::with_capacity(open.len()));
         let mut sessions = self.sessions.lock();
         let local = sessions.get(session);
         for Open { place, id, outcome, logs } in open {
-            let given = local.given.get_mut(&answers[place].token);
+            let given = local.given.get_mut(&id);
             let used = given.as_ref().map_or(0, |given| given.log_bytes);
             let kept = KeptLines::of(id, logs, used, now);
             match outcome {
@@ -140,36 +136,34 @@ impl Engine {
                     let command = Command::Report(Report { attempt, outcome });
                     let logs = kept.lines;
                     items.push(Item::Task { id: id.task, command, claim: Some(id.claim), logs });
-                    waiting.push(Waiting { place, counted: None });
+                    waiting.push(Waiting { place, id, counted: None });
                 }
                 None => {
-                    // Another session's attempt keeps its log to itself.
+                    // The log of an attempt that this session does not have is not extended.
                     let Some(given) = given else { continue };
                     given.log_bytes += kept.bytes;
                     items.push(Item::Change(Change::Logs(kept.lines)));
-                    waiting.push(Waiting { place, counted: Some(kept.bytes) });
+                    waiting.push(Waiting { place, id, counted: Some(kept.bytes) });
                 }
             }
         }
         (items, waiting)
     }
 
-    /// Keeps the progress of a running attempt, if it is current.
+    /// Records the progress of a running attempt, if the attempt is current.
     async fn note_progress(
         &self,
         session: SessionId,
-        token: &str,
         id: AttemptId,
         progress: Option<Progress>,
         now: Now,
     ) -> Result<ReportStatus, EngineError> {
-        // Kept before the look at the task: whoever ends the attempt after that look finds it and clears it away.
+        // Recorded before the task is read: a later end of the attempt then finds the progress and removes it.
         if let Some(progress) = &progress {
             self.progress.note(&id, progress.clone());
         }
         let loaded = self.store.load(&[id.task]).await?.pop().flatten();
-        let names_parked =
-            self.sessions.lock().find(session).is_some_and(|local| local.parked.contains(token));
+        let names_parked = self.sessions.lock().find(session).is_some_and(|local| local.parked.contains(&id));
         let status = match &loaded {
             None => ReportStatus::Unknown,
             Some(loaded) => running_status(loaded, session, id, names_parked),
@@ -187,27 +181,27 @@ impl Engine {
 }
 
 impl LocalSession {
-    /// A report could not be written, and its worker keeps it. The store may have gone back to what is on disk, where
-    /// it says nowhere who has the attempt: when the worker names it again, the store is told.
-    fn doubt(&mut self, token: &str, counted: Option<usize>) {
+    /// A report could not be written, and its worker repeats it. The store may have gone back to the state on disk,
+    /// which may lack the claim: when the worker names the attempt again, the store adopts it again.
+    fn doubt(&mut self, id: AttemptId, counted: Option<usize>) {
         match counted {
             Some(bytes) => {
-                if let Some(given) = self.given.get_mut(token) {
+                if let Some(given) = self.given.get_mut(&id) {
                     given.log_bytes = given.log_bytes.saturating_sub(bytes);
                 }
             }
             None => {
-                self.given.remove(token);
+                self.given.remove(&id);
             }
         }
     }
 }
 
-/// What a report gets that says of an attempt that it goes on with this session. One that a pause keeps goes on where it
-/// had begun before; nobody begins it.
+/// The reply to a report that an attempt is running in this session. An attempt kept by a pause is running only if the
+/// worker had started it before; no worker may start it now.
 fn running_status(loaded: &Loaded, session: SessionId, id: AttemptId, names_parked: bool) -> ReportStatus {
     let Some(act) = loaded.task.act(id.key) else { return ReportStatus::Unknown };
-    // A message that reached two workers is for the first of them, and one that was sent anew for nobody.
+    // A queue message that reached two workers counts for the first one. A message that was sent again counts for none.
     let is_under_another = loaded
         .claims
         .iter()

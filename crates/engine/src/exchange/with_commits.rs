@@ -1,36 +1,35 @@
-//! Handing out with commits, where servers share a store. What a commit makes ready is claimed for polls that wait in the
-//! same transaction: that spares a transaction and a round trip of its own, and nobody else comes first, who would have
-//! to read the tasks.
+//! Claims together with commits, where servers share a store. Attempts that a commit makes ready are claimed for
+//! waiting polls in the same transaction. That saves a separate transaction and round trip, and no other server claims
+//! them first, which would have to read the tasks.
 //!
-//! While a commit is under way polls that come wait for its end, and then for the next one if there is something to
-//! commit: under load they are asked for together with it.
+//! Polls that arrive during a commit wait for its end, and then for the next commit if there are items to commit: under
+//! load their claims go together with it.
+
+use windlass_store::{Ask, Change, ClaimRequest, Claimed, Now, Outcome, StoreError};
 
 use super::{
     dispatching::Turn,
     handing_out::{CLAIMS_MAX, Hand},
 };
-use crate::{
-    Engine, EngineError,
-    ports::{Ask, Change, Claimed, Now, Outcome, StoreError, Wish},
-};
+use crate::{Engine, EngineError};
 
-/// Polls that are asked for with one commit.
+/// The maximum number of polls claimed for with one commit.
 const ASKS_MAX: usize = 16;
 
-/// What a commit takes along: the turn to hand out, and the polls that wait.
+/// The additions to a commit: the turn to hand out, and the waiting polls.
 pub(crate) struct TakenAlong<'e> {
     engine: &'e Engine,
     turn: Turn<'e>,
     hands: Vec<Hand<'e>>,
     asks: Vec<Ask>,
-    /// Polls wait beside these.
+    /// Other polls wait besides these.
     is_part: bool,
-    /// What was claimed for each; nothing = it is to be claimed by itself.
+    /// The attempts claimed for each poll; `None` = they must be claimed separately.
     claimed: Vec<Option<Vec<Claimed>>>,
 }
 
 impl Engine {
-    /// What the next commit takes along; nothing where somebody hands out just now.
+    /// The additions to the next commit; `None` if another caller is handing out.
     pub(crate) fn take_along(&self) -> Option<TakenAlong<'_>> {
         if !self.store.is_shared() {
             return None;
@@ -45,21 +44,29 @@ impl Engine {
         Some(TakenAlong { engine: self, turn, hands, asks, is_part, claimed: Vec::new() })
     }
 
-    /// Polls that wait for one thing each, as many as are asked for at once, and whether others wait as well.
+    /// Waiting polls with one claim request each, within the limits of one commit, and whether other polls wait as
+    /// well.
     fn simple_polls(&self) -> (Vec<(Ask, super::Seq)>, bool) {
         let mut sessions = self.sessions.lock();
         let (mut polls, mut wanted, mut is_part) = (Vec::new(), 0, false);
         for (session, seq) in sessions.waiting() {
-            let Some((wishes, free)) = sessions.find(session).map(|local| local.room()) else { continue };
-            match wishes {
-                [wish] if polls.len() < ASKS_MAX && wanted < CLAIMS_MAX => {
-                    let free = wish.free.min(free).min(CLAIMS_MAX);
+            let Some((claim_requests, free)) = sessions.find(session).map(|local| local.room()) else {
+                continue;
+            };
+            match claim_requests {
+                [claim_request] if polls.len() < ASKS_MAX && wanted < CLAIMS_MAX => {
+                    let free = claim_request.free.min(free).min(CLAIMS_MAX);
                     if free > 0 {
                         wanted += free;
-                        polls.push((Ask { session, wish: Wish { free, ..wish.clone() } }, seq));
+                        polls.push((
+                            Ask { session, claim_request: ClaimRequest { free, ..claim_request.clone() } },
+                            seq,
+                        ));
                     }
                 }
-                wishes => is_part |= free > 0 && wishes.iter().any(|wish| wish.free > 0),
+                claim_requests => {
+                    is_part |= free > 0 && claim_requests.iter().any(|claim_request| claim_request.free > 0)
+                }
             }
         }
         (polls, is_part)
@@ -67,7 +74,7 @@ impl Engine {
 }
 
 impl TakenAlong<'_> {
-    /// Commits, and claims for the polls.
+    /// Commits, and claims for the polls in the same call.
     pub(crate) async fn commit(
         &mut self,
         changes: Vec<Change>,
@@ -76,8 +83,8 @@ impl TakenAlong<'_> {
         if self.asks.is_empty() {
             return self.engine.store.commit(changes).await;
         }
-        let mut leave = self.engine.known.leave(now);
-        // What these changes make ready is this server's own.
+        let mut leave = self.engine.task_cache.leave(now);
+        // Attempts that these changes make ready belong to this server.
         if leave.since.is_some() {
             leave.but.extend(changes.iter().filter_map(|change| match change {
                 Change::Task(change) => Some(change.task.id),
@@ -87,7 +94,7 @@ impl TakenAlong<'_> {
         let connected = self.engine.store.connected();
         let committed = self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await;
         let claimed = committed.as_ref().map_or(&[][..], |(_, claimed)| claimed);
-        // Without an answer they are to be claimed by themselves; or the connection was lost on which they were.
+        // After an error or a reconnection the claims may or may not have happened.
         if self.engine.store.connected() != connected || committed.is_err() {
             for (place, hand) in self.hands.iter().enumerate() {
                 if claimed.get(place).is_none_or(Option::is_none) {
@@ -100,8 +107,8 @@ impl TakenAlong<'_> {
         Ok(outcomes)
     }
 
-    /// Gives to the polls what was claimed for them, and hands out to those that were not asked for; to all of them where
-    /// `more` was committed after that.
+    /// Gives the claimed attempts to the polls, and hands out to the polls without a claim; to all polls if `more` was
+    /// committed after the claims.
     pub(crate) async fn give(mut self, more: bool, now: Now) -> Result<(), EngineError> {
         let engine = self.engine;
         engine.offering.stir();
@@ -121,7 +128,7 @@ impl TakenAlong<'_> {
         given?;
         let mut next = if is_done { self.turn.next() } else { Some(now) };
         while let Some(now) = next {
-            // The next commit takes along whoever waits by then.
+            // Polls that wait by then go with the next commit.
             if !is_done || engine.inbox.is_empty() || engine.simple_polls().1 {
                 engine.hand_out(engine.latest.not_before(now)).await?;
             }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
+use windlass_store::DamagedTask;
 
-use crate::{Engine, EngineError, RoundsOf, inbox::Item, ports::DamagedTask};
+use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
-/// Alarms raised in one round: where a whole file is damaged, the rest of the work goes on between rounds.
+/// The maximum number of alarms raised in one round: if a whole file is damaged, other work continues between rounds.
 const ROUND_MAX: usize = 100;
 
 /// Raises alarms about damaged rows.
@@ -21,7 +22,7 @@ impl DamageReporter {
         Self { engine }
     }
 
-    /// Raises a bounded number of alarms about tasks that the store could not read. Returns how many. An alarm that
+    /// Raises a bounded number of alarms about tasks that the store could not read. Returns their number. An alarm that
     /// another server has raised, or this one before a restart, is not raised again.
     ///
     /// # Errors
@@ -44,7 +45,7 @@ impl DamageReporter {
                     )
                 } else {
                     format!(
-                        "rows in the store are damaged, and the task is left out of all work: {reason}; run `windlass doctor`, then restore the rows or cancel what the task did by hand"
+                        "rows in the store are damaged, and the task is skipped in all work: {reason}; run `windlass doctor`, then restore the rows or reverse the task's effects by hand"
                     )
                 };
                 let (kind, message) = (AlarmKind::DamagedRow, message.into());
@@ -58,7 +59,7 @@ impl DamageReporter {
     }
 }
 
-/// The alarm about a damaged task, or about a damaged row of no task.
+/// The alarm about a damaged task, or about a damaged row that belongs to no task.
 fn alarm_id(damaged: &DamagedTask) -> AlarmId {
     if damaged.row.is_empty() {
         return AlarmId::new(AlarmKind::DamagedRow, damaged.id, None);
@@ -67,12 +68,12 @@ fn alarm_id(damaged: &DamagedTask) -> AlarmId {
 }
 
 impl Engine {
-    /// How much to ask the store for so that `count` remain when damaged tasks are left out.
+    /// The number of rows to read so that `count` remain after damaged tasks are left out.
     pub(super) fn beside_damaged(&self, count: usize) -> usize {
         count + self.store.quarantine().len()
     }
 
-    /// The items that concern no damaged task. The others stay in the store: they would come to nothing in every round.
+    /// The items that concern no damaged task. The others stay in the store, since no round could process them.
     pub(super) fn without_damaged(&self, items: impl Iterator<Item = Item>) -> Vec<Item> {
         let quarantine = self.store.quarantine();
         let is_sound = |item: &Item| !item.tasks().into_iter().flatten().any(|id| quarantine.contains(id));

@@ -1,10 +1,12 @@
-//! Hands out what became ready without a commit of this server: after the adoption grace, and by other servers.
+//! Hands out attempts that became ready without a commit of this server: after the adoption grace, or by other servers.
 
 use std::sync::Arc;
 
-use crate::{Engine, EngineError, RoundsOf, ports::Now};
+use windlass_store::Now;
 
-/// Hands ready attempts to polls that wait.
+use crate::{Engine, EngineError, RoundsOf};
+
+/// Hands ready attempts to waiting polls.
 pub struct Dispatcher {
     engine: Arc<Engine>,
 }
@@ -16,10 +18,10 @@ impl Dispatcher {
         Self { engine }
     }
 
-    /// Answers polls for which there is something.
+    /// Answers polls for which there are attempts.
     ///
     /// # Errors
-    /// When the store fails; polls go on waiting.
+    /// When the store fails; polls continue to wait.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
         self.engine.rounds.note(RoundsOf::Dispatcher, self.round(now).await)
     }

@@ -1,16 +1,15 @@
-//! Deletes what was kept long enough, a little at a time.
+//! Deletes rows whose retention has ended, a few at a time.
 
 use std::sync::Arc;
 
-use crate::{
-    Engine, EngineError, RoundsOf,
-    ports::{Change, LockChange, Now, Outcome, Retention, Service},
-};
+use windlass_store::{Change, LockChange, Now, Outcome, Retention, Service};
 
-/// Rows deleted in one round, so that a round never holds the writer up for long.
+use crate::{Engine, EngineError, RoundsOf};
+
+/// The maximum number of rows deleted in one round, so that a round does not block the writer for long.
 const ROUND_MAX: usize = 500;
 
-/// Deletes what was kept long enough.
+/// Deletes rows whose retention has ended.
 pub struct Janitor {
     engine: Arc<Engine>,
     retention: Retention,
@@ -23,7 +22,7 @@ impl Janitor {
         Self { engine, retention }
     }
 
-    /// Deletes a bounded number of rows. Tells how many went; more may be left when it is not 0.
+    /// Deletes a bounded number of rows. Returns their number; if it is not 0, more may be left.
     ///
     /// # Errors
     /// When the store fails.
@@ -39,7 +38,8 @@ impl Janitor {
         Ok(swept + self.delete_free_locks(now).await?)
     }
 
-    /// Deletes locks that nobody has or waits for. One that somebody asks for meanwhile stays: its version differs.
+    /// Deletes locks without holders and waiters. A lock that is requested meanwhile stays, because its version
+    /// differs.
     async fn delete_free_locks(&self, now: Now) -> Result<u64, EngineError> {
         let free = self.engine.store.free_locks(ROUND_MAX).await?;
         if free.is_empty() {

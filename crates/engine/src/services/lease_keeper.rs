@@ -1,17 +1,19 @@
-//! Keeps leases: tells the store of sessions, notices when this server was away, ends polls that waited long enough.
+//! Keeps leases: renews sessions in the store, detects when this server was suspended, ends polls that waited long
+//! enough.
 //!
-//! It must not wait for commits: while it waits this server looks as if it was away, and silence of workers would count for
-//! nothing. [`Reclaimer`](super::Reclaimer), which does wait, takes attempts from sessions that are over.
+//! It must not wait for commits: during the wait this server would look suspended, and the silence of workers would not
+//! count. [`Reclaimer`](super::Reclaimer), which does wait, reclaims attempts of sessions that are over.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_core::Millis;
+use windlass_store::Now;
 
-use crate::{Engine, EngineError, ExchangeAnswer, RoundsOf, ports::Now};
+use crate::{Engine, EngineError, ExchangeAnswer, RoundsOf};
 
-/// This server was away when so much time has passed since the last round that succeeded: silence of workers says
-/// nothing then. It is less than half of the shortest lease: a server that stood still for as long could not hear in
-/// time what renews it.
+/// If more time has passed since the last successful round, this server was suspended, and the silence of workers means
+/// nothing. Less than half of the shortest lease: a server that was suspended that long could not receive renewals in
+/// time.
 const AWAY_AFTER: Millis = Millis(400);
 
 /// Keeps leases.
@@ -19,13 +21,13 @@ pub struct LeaseKeeper {
     engine: Arc<Engine>,
 }
 
-/// What lease keepers of an engine have done.
+/// The rounds of an engine's lease keepers.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseRounds {
     last: Mutex<Option<Round>>,
 }
 
-/// The last round that succeeded, and what came after it.
+/// The last successful round, and whether a later one failed.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     at: Millis,
@@ -38,8 +40,8 @@ impl LeaseRounds {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether leases are as they should be: the last round succeeded a moment ago. After a time in which this server stood
-    /// still nothing is to be taken from sessions before a round has given them new leases.
+    /// Whether leases are current: the last round succeeded a moment ago. After this server was suspended, nothing may
+    /// be reclaimed from sessions before a round has given them new leases.
     pub(crate) fn are_current(&self, now: Now) -> bool {
         self.last().is_some_and(|round| !round.was_long_ago(now))
     }
@@ -58,10 +60,10 @@ impl LeaseKeeper {
         Self { engine }
     }
 
-    /// Ends polls whose time is over, and tells the store of sessions.
+    /// Ends polls whose wait is over, and renews sessions in the store.
     ///
     /// # Errors
-    /// When the store fails; it is told again in the next round.
+    /// When the store fails; the next round repeats the renewals.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
         self.engine.began.get_or_init(|| now);
         let rounds = &self.engine.lease_rounds;
@@ -87,18 +89,18 @@ impl LeaseKeeper {
         Ok(self.engine.renew(renewals, now).await?)
     }
 
-    /// This server stood still, or could not reach the store. The silence of workers that talk to it says nothing;
-    /// where the store was away, that of no worker does.
+    /// Handles a time in which this server was suspended or could not reach the store. The silence of the workers that
+    /// call this server then means nothing. If the store was unavailable, the silence of no worker means anything.
     async fn return_from_away(&self, before: Round, now: Now) -> Result<(), EngineError> {
         let ms = now.mono.0 - before.at.0;
         if self.engine.store.is_shared() && !before.has_failed {
-            tracing::warn!(ms, "this server stood still: its workers get a new lease");
+            tracing::warn!(ms, "this server was suspended: its workers get a new lease");
             self.engine.sessions.lock().note_unheard_since(before.at);
             return Ok(());
         }
         tracing::warn!(
             ms,
-            "this server stood still or could not reach its store: all workers get a new lease"
+            "this server was suspended or could not reach its store: all workers get a new lease"
         );
         Ok(self.engine.store.forgive(now).await?)
     }

@@ -1,23 +1,20 @@
-//! Being one of several servers on a store: being heard of, and having the leases of what only one of them does.
+//! Membership of a server among the servers on a store: heartbeats, and the leases of services that one server runs for
+//! all.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
+use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service};
 
-use crate::{
-    Engine, EngineError,
-    inbox::Item,
-    ports::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service},
-};
+use crate::{Engine, EngineError, deciding::inbox::Item};
 
-/// How often a server is to say that it is there.
+/// How often a server sends a heartbeat.
 pub const HEARTBEAT_EVERY: Millis = Millis::from_secs(1);
 
-/// For how long a server has the lease of a service. So much later at most others go on with what a server did for
-/// all that is gone.
+/// The duration of a service lease. After the death of a server, others take over its services at most this much later.
 pub const SERVICE_LEASE: Millis = Millis::from_secs(3);
 
-/// Makes this server one of those on its store.
+/// Makes this server a member of the servers on its store.
 pub struct Membership {
     engine: Arc<Engine>,
     me: ServerState,
@@ -29,28 +26,28 @@ impl Membership {
     /// A membership of `engine` as `me`.
     #[must_use]
     pub fn new(engine: Arc<Engine>, me: ServerState) -> Self {
-        // An engine is one server for as long as it lives.
+        // An engine keeps its server id for its whole life.
         let _ = engine.leading.me.set(me.id);
         Self { engine, me, confirmed: Mutex::default() }
     }
 
-    /// Which server it is.
+    /// The id of this server.
     #[must_use]
     pub fn id(&self) -> ServerId {
         self.me.id
     }
 
-    /// Says that this server is there, and asks for the leases of services.
+    /// Sends a heartbeat, and requests the leases of services.
     ///
-    /// The first server on a store after a time in which there was none gives all sessions a full new lease: nobody
-    /// could hear of them.
+    /// If this is the first server on a store after a time without any server, it gives all sessions a full new lease:
+    /// they could not renew.
     ///
-    /// The store must have this server's last heartbeat. Where it has not, it lost what it had confirmed since then, as a
-    /// database does that fails over to a replica which was behind: that raises an alarm. A loss between two heartbeats
-    /// is not noticed.
+    /// The store must have this server's last heartbeat. If it has not, it lost changes that it had confirmed since
+    /// then, for example because a database failed over to a replica that was behind: that raises an alarm. A loss
+    /// between two heartbeats is not detected.
     ///
     /// # Errors
-    /// When the store fails; leases that this server has end in time.
+    /// When the store fails; the leases of this server then expire.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
         let store = &self.engine.store;
         let servers = store.servers().await?;
@@ -70,7 +67,7 @@ impl Membership {
         }
         store.register(ServerState { heard_at: now.wall, heard: now.mono, ..self.me.clone() }).await?;
         *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-        // Who announces nothing would keep those from it who do.
+        // A server that does not announce must not take the lease away from servers that do.
         let announces = self.engine.announcing.is_on();
         for service in Service::ALL.into_iter().filter(|service| announces || *service != Service::Announcing)
         {
@@ -80,11 +77,11 @@ impl Membership {
         Ok(())
     }
 
-    /// Since when the store has lost what it confirmed, if it has.
+    /// Since when confirmed changes are lost, if the store has lost any.
     fn lost_since(&self, servers: &[ServerState], confirmed: Now, now: Now) -> Option<Timestamp> {
         match servers.iter().find(|server| server.id == self.me.id) {
             Some(found) => (found.heard_at < confirmed.wall).then_some(found.heard_at),
-            // Others forget a server that was silent for long.
+            // Other servers delete a server after a long silence.
             None if now.mono.0 >= confirmed.mono.0 + SERVER_FORGOTTEN_AFTER.0 => None,
             None => Some(self.me.started_at),
         }
@@ -95,15 +92,15 @@ impl Membership {
         let message = format!(
             "the store lost changes that it had confirmed: some or all of those of the last {lost} before this alarm are \
              missing, as after a failover to a replica that was behind. Tasks that were accepted in that time may be \
-             gone, and steps that were done may run again: submit what is missing again under its idempotency keys"
+             gone, and steps that were done may run again: submit missing tasks again under their idempotency keys"
         );
         let (kind, id) = (AlarmKind::StoreWentBack, AlarmId(AlarmKind::StoreWentBack.as_str().into()));
         let command = AlarmCommand::Raise { kind, task: TaskId::NONE, step: None, message: message.into() };
         self.engine.inbox.post(vec![Item::Alarm { id, command }]);
     }
 
-    /// What time it is for all servers on the store, where they share it: by the store's clock, and not behind what any
-    /// of them went by. So nothing that was written lies ahead when the store's clock is set back.
+    /// The common time of all servers on a shared store: the store's clock, but not before the latest time that any of
+    /// them used. So no stored time is in the future when the store's clock is set back.
     ///
     /// # Errors
     /// When the store fails.
@@ -113,7 +110,7 @@ impl Membership {
         Ok(heard.chain([time]).max())
     }
 
-    /// Gives all sessions a full new lease: time has jumped, so silence says nothing.
+    /// Gives all sessions a full new lease: time has jumped, so their silence means nothing.
     ///
     /// # Errors
     /// When the store fails.
@@ -121,10 +118,10 @@ impl Membership {
         Ok(self.engine.store.forgive(now).await?)
     }
 
-    /// This server ends: what it did for all goes to others at once.
+    /// Leaves the servers on the store: other servers can take over its services at once.
     ///
     /// # Errors
-    /// When the store fails; others take over when its leases have ended.
+    /// When the store fails; others take over when the leases of this server have expired.
     pub async fn end(&self) -> Result<(), EngineError> {
         Service::ALL.iter().for_each(|service| self.engine.leading.note(*service, None));
         Ok(self.engine.store.leave(self.me.id).await?)

@@ -1,5 +1,5 @@
-//! Carries messages from one aggregate to another: each was written in its sender's commit and is consumed in
-//! its receiver's, so none is lost and none acts twice.
+//! Delivers messages between aggregates. Each message is written in its sender's commit and consumed in its receiver's
+//! commit, so it is neither lost nor processed twice while the store keeps its commits.
 
 use std::{
     collections::BTreeMap,
@@ -7,24 +7,21 @@ use std::{
 };
 
 use windlass_core::Millis;
+use windlass_store::{Envelope, MessageId, Now, Service};
 
-use crate::{
-    Engine, EngineError, RoundsOf,
-    inbox::Item,
-    ports::{Envelope, MessageId, Now, Service},
-};
+use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
-/// Messages carried in one round.
+/// The maximum number of messages delivered in one round.
 const ROUND_MAX: usize = 1000;
 
-/// Of several servers each carries the messages that it has sent itself, at once. What is still there after so long is
-/// carried by the one that keeps time: its sender is gone.
+/// With several servers, each one delivers its own messages at once. The timekeeping server delivers messages that are
+/// still there after this time, because their sender is gone.
 const LEFT_AFTER: Millis = Millis(500);
 
-/// Carries messages between aggregates.
+/// Delivers messages between aggregates.
 pub struct Messenger {
     engine: Arc<Engine>,
-    /// Messages of several servers that are under way, and when they were first seen.
+    /// With several servers: undelivered messages, and when they were first seen.
     seen: Mutex<BTreeMap<MessageId, Millis>>,
 }
 
@@ -35,7 +32,7 @@ impl Messenger {
         Self { engine, seen: Mutex::default() }
     }
 
-    /// Delivers a bounded number of messages. Tells how many.
+    /// Delivers a bounded number of messages. Returns their number.
     ///
     /// # Errors
     /// When the store fails; the messages stay.
@@ -60,7 +57,7 @@ impl Messenger {
         Ok(count)
     }
 
-    /// Those messages that are still there though they were seen a while ago.
+    /// The messages that are still undelivered some time after they were first seen.
     fn left(&self, messages: Vec<Envelope>, now: Now) -> Vec<Envelope> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *seen);

@@ -1,40 +1,36 @@
-//! The services that make the engine move. Each has `run_once`; the program loops over them.
+//! The services that make the engine progress. Each has `run_once`; the program loops over them.
 
-mod alarm_work;
-mod announcer;
-mod batch;
-mod children;
-mod clerk;
-mod committer;
-mod courier;
+pub(crate) mod announcing;
+mod change_poller;
 mod damage_reporter;
-mod deciding;
 mod dispatcher;
+mod enqueue_importer;
 mod janitor;
+pub(crate) mod leading;
 mod lease_keeper;
-mod lock_work;
-mod lookout;
 mod membership;
 mod messenger;
-mod part;
+pub(crate) mod offering;
+mod outbox_relay;
+mod queue_publisher;
 mod reclaimer;
-mod task_work;
+mod rounds;
 mod timekeeper;
 mod trouble;
 
-pub use announcer::{Announcer, WriteEvent};
-pub use clerk::{Clerk, ReadEnqueued, Unreadable};
-pub use committer::Committer;
-pub use courier::{Courier, CourierSettings, RESULTS_GROUP, WriteStep};
+pub use change_poller::ChangePoller;
 pub use damage_reporter::DamageReporter;
-pub use deciding::Elsewhere;
 pub use dispatcher::Dispatcher;
+pub use enqueue_importer::{EnqueueImporter, ReadEnqueued, Unreadable};
 pub use janitor::Janitor;
 pub use lease_keeper::LeaseKeeper;
 pub(crate) use lease_keeper::LeaseRounds;
-pub use lookout::Lookout;
 pub use membership::{HEARTBEAT_EVERY, Membership, SERVICE_LEASE};
 pub use messenger::Messenger;
+pub use offering::OfferedAt;
+pub use outbox_relay::{OutboxRelay, WriteEvent};
+pub use queue_publisher::{QueuePublisher, QueuePublisherSettings, RESULTS_GROUP, WriteStep};
 pub use reclaimer::Reclaimer;
+pub use rounds::*;
 pub use timekeeper::Timekeeper;
 pub use trouble::Trouble;

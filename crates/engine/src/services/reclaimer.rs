@@ -1,4 +1,4 @@
-//! Takes attempts from sessions that are over, so that others get them.
+//! Reclaims attempts from sessions that are over, so that other workers get them.
 
 use std::sync::Arc;
 
@@ -6,28 +6,27 @@ use windlass_core::{
     Millis, Timestamp,
     planted::{Bug, is_planted},
 };
+use windlass_store::{Claimed, Now, Service};
 
 use super::HEARTBEAT_EVERY;
 use crate::{
     Engine, EngineError, RoundsOf,
-    inbox::{Item, Over, Reply},
-    ports::{Claimed, Now, Service},
+    deciding::inbox::{Item, Over, Reply},
 };
 
-/// Attempts given up in one round.
+/// The maximum number of attempts reclaimed in one round.
 const ROUND_MAX: usize = 1000;
 
-/// A server that was not heard of for so long may be frozen, dead, or without its database: it says that it is there every
-/// second.
+/// After this silence a server may be frozen, dead, or without its database: it sends a heartbeat every second.
 const SILENT_AFTER: Millis = Millis(2 * HEARTBEAT_EVERY.0 + 500);
 
-/// A server that fell silent longer ago is not to blame: a worker that lives has found another one since.
+/// A server that fell silent longer ago is not considered: a live worker has found another server since.
 const TO_BLAME_FOR: Millis = Millis::from_secs(30);
 
-/// Attempts of couriers given back in one round: one after the other, and the round is not to last for long.
+/// The maximum number of attempts released in one round: they are released one by one, and a round must not take long.
 const RELEASES_MAX: usize = 100;
 
-/// Takes attempts from sessions that are over.
+/// Reclaims attempts from sessions that are over.
 pub struct Reclaimer {
     engine: Arc<Engine>,
 }
@@ -39,11 +38,11 @@ impl Reclaimer {
         Self { engine }
     }
 
-    /// Gives up attempts of sessions that were silent for longer than their lease. Tells how many. It does nothing while
-    /// [`LeaseKeeper`](super::LeaseKeeper) has not run for a while.
+    /// Reclaims attempts of sessions that were silent for longer than their lease. Returns their number. It does
+    /// nothing if [`LeaseKeeper`](super::LeaseKeeper) has not run for a while.
     ///
     /// # Errors
-    /// When the store fails; what is over stays over.
+    /// When the store fails; the next round repeats it.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
         self.engine.rounds.note(RoundsOf::Reclaimer, self.round(now).await)
     }
@@ -56,14 +55,17 @@ impl Reclaimer {
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
         }
-        // Nobody has begun what a courier offers, so it is no death: another courier goes on with it, or it goes back to the
-        // queue.
+        // No worker has started an attempt that a queue publisher offers, so this is not a worker death: another queue
+        // publisher takes the attempt over, or it is released.
         let (offered, lost): (Vec<Claimed>, Vec<Claimed>) =
-            lost.into_iter().partition(|claimed| claimed.session.is_courier());
+            lost.into_iter().partition(|claimed| claimed.session.is_publisher());
         let is_free = |gone: &Claimed| !self.engine.offering.leave_behind(gone);
         let offered: Vec<Claimed> = offered.into_iter().filter(is_free).collect();
         if !offered.is_empty() {
-            tracing::info!(count = offered.len(), "what couriers of other servers offered is free again");
+            tracing::info!(
+                count = offered.len(),
+                "releasing the attempts of queue publishers of other servers"
+            );
             self.engine.timers.set();
         }
         for claimed in offered.into_iter().take(RELEASES_MAX) {
@@ -72,7 +74,7 @@ impl Reclaimer {
         if lost.is_empty() {
             return Ok(0);
         }
-        // Nothing can be decided of a damaged task. Its attempt is not handed out again, and takes up no place of a limit.
+        // A damaged task cannot be decided. Its attempt is not handed out again, and must not count against a limit.
         let quarantine = self.engine.store.quarantine();
         let (damaged, lost): (Vec<Claimed>, Vec<Claimed>) =
             lost.into_iter().partition(|claimed| quarantine.contains(claimed.id.task));
@@ -94,8 +96,8 @@ impl Reclaimer {
         Ok(count)
     }
 
-    /// When servers were last heard of that are silent now. A worker whose calls went to one of them could not be heard, so
-    /// what it was given while that server was there is not lost by its fault.
+    /// The times of the last heartbeats of servers that are silent now. A worker that called one of them could not
+    /// renew, so it is not to blame for losing an attempt that was claimed while that server was up.
     async fn fallen_servers(&self, now: Now) -> Result<Vec<Timestamp>, EngineError> {
         if !self.engine.store.is_shared() {
             return Ok(Vec::new());

@@ -1,16 +1,13 @@
-//! Does what is due: starts, retries, deadlines, timeouts.
+//! Processes due timers: starts, retries, deadlines, timeouts.
 
 use std::sync::Arc;
 
 use windlass_core::{Attempt, Command};
+use windlass_store::{Due, Now, Service};
 
-use crate::{
-    Engine, EngineError, RoundsOf,
-    inbox::Item,
-    ports::{Due, Now, Service},
-};
+use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
-/// Things done in one round.
+/// The maximum number of due items processed in one round.
 const ROUND_MAX: usize = 1000;
 
 /// Wakes tasks whose time has come.
@@ -25,10 +22,10 @@ impl Timekeeper {
         Self { engine }
     }
 
-    /// Does at most a bounded number of things that are due. Tells how many.
+    /// Processes a bounded number of due items. Returns their number.
     ///
     /// # Errors
-    /// When the store fails; what is due stays due.
+    /// When the store fails; due items stay due.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
         self.engine.rounds.note(RoundsOf::Timekeeper, self.round(now).await)
     }

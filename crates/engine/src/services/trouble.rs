@@ -1,4 +1,4 @@
-//! A broker that takes nothing: when it is tried again, and who is told.
+//! A failing broker: when it is tried again, and its alarm.
 
 use std::{
     fmt::Display,
@@ -6,21 +6,22 @@ use std::{
 };
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
+use windlass_store::Now;
 
-use crate::{Engine, EngineError, ports::Now};
+use crate::{Engine, EngineError};
 
-/// A broker that was away for so long is worth an alarm.
+/// A failure of this duration raises an alarm.
 const ALARM_AFTER: Millis = Millis::from_secs(5);
 
-/// The time to the second try; it doubles from try to try.
+/// The time until the second try; it doubles from try to try.
 const RETRY_AFTER: Millis = Millis(100);
 const RETRY_AFTER_MAX: Millis = Millis::from_secs(5);
 
-/// How often it is looked whether an alarm still stands while the broker is away: another server, or a person, may have taken
-/// it for over.
+/// How often the server checks whether its alarm is still open while the broker fails: another server or an operator
+/// may have resolved it.
 const LOOK_EVERY: Millis = Millis::from_secs(30);
 
-/// Whether a broker takes what it is given, as far as its user knows.
+/// Whether a broker works, as seen by its user.
 #[derive(Default)]
 pub struct Trouble {
     state: Mutex<State>,
@@ -28,13 +29,13 @@ pub struct Trouble {
 
 #[derive(Default)]
 struct State {
-    /// What is wrong, or was until now.
+    /// The current failure, or one that has just ended.
     known: Option<Known>,
-    /// No alarm stands that a server has raised which is gone.
+    /// No open alarm can be left from a server that is gone.
     is_clear: bool,
 }
 
-/// What is wrong, since when, and what was done about it.
+/// A failure: its start, its message, and the state of its alarm.
 struct Known {
     since: Now,
     message: String,
@@ -46,7 +47,7 @@ struct Known {
 }
 
 impl Trouble {
-    /// The broker failed, perhaps once more. Tells whether this is the first time.
+    /// Records a failure of the broker. Returns whether it is the first one in a row.
     pub fn goes_on(&self, error: &dyn Display, now: Now) -> bool {
         let known = &mut self.state().known;
         let before = known.take().filter(|before| !before.is_over || before.is_told);
@@ -66,7 +67,7 @@ impl Trouble {
         is_first
     }
 
-    /// It went well. Where people were told of trouble, they are to be told of that.
+    /// Records a success. If an alarm was raised, it must be resolved.
     pub fn ends(&self) {
         let mut state = self.state();
         let may_be_told = !state.is_clear;
@@ -76,44 +77,44 @@ impl Trouble {
         }
     }
 
-    /// Others have to do with the broker by now: nothing is known of it.
+    /// Forgets everything, because another server uses the broker now.
     pub(super) fn forget(&self) {
         *self.state() = State::default();
     }
 
-    /// Whether there is any, or people are still to be told that it is over.
+    /// Whether there is a failure, or one whose alarm must still be resolved.
     pub fn is_known(&self) -> bool {
         self.state().known.is_some()
     }
 
-    /// Whether the broker takes nothing.
+    /// Whether the broker fails.
     pub fn is_away(&self) -> bool {
         self.state().known.as_ref().is_some_and(|known| !known.is_over)
     }
 
-    /// For how long the broker is not to be tried; nothing = it may be tried now.
+    /// How long the broker must not be tried; `None` = it may be tried now.
     pub(super) fn rest(&self, now: Now) -> Option<Millis> {
         let retry_at = self.state().known.as_ref()?.retry_at;
         (now.mono < retry_at).then(|| Millis(retry_at.0 - now.mono.0))
     }
 
-    /// Whether it has been so for long.
+    /// Whether the failure has lasted long enough for an alarm.
     pub(super) fn is_long(&self, now: Now) -> bool {
         self.state().known.as_ref().is_some_and(|known| known.is_long(now))
     }
 
-    /// Since when the broker takes nothing, and what it says.
+    /// Since when the broker fails, and its error message.
     pub(super) fn told(&self) -> Option<(Timestamp, String)> {
         let state = self.state();
         let known = state.known.as_ref().filter(|known| !known.is_over)?;
         Some((known.since.wall, known.message.clone()))
     }
 
-    /// Raises the alarm when it was long, and resolves it when it is over. `describe` makes the alarm's message of what
-    /// the broker says.
+    /// Raises the alarm when the failure lasts, and resolves it when the failure is over. `describe` turns the broker's
+    /// error message into the alarm's message.
     ///
     /// # Errors
-    /// When the store fails; it is to be told again.
+    /// When the store fails; call it again.
     pub async fn tell(
         &self,
         engine: &Engine,
@@ -144,7 +145,7 @@ impl Trouble {
         Ok(())
     }
 
-    /// Whether it is time to look if an alarm that was raised still stands.
+    /// Whether it is time to check if a raised alarm is still open.
     fn is_to_look(&self, now: Now) -> bool {
         let mut state = self.state();
         let Some(known) = state.known.as_mut().filter(|known| known.is_told && !known.is_over) else {
@@ -163,19 +164,19 @@ impl Trouble {
 }
 
 impl Known {
-    /// It is over, whatever a server before this one has told.
+    /// A failure that is over, to resolve an alarm that an earlier server may have raised.
     fn over() -> Self {
         let since = Now { wall: Timestamp(0), mono: Millis(0) };
         let (message, tries, retry_at) = (String::new(), 0, Millis(0));
         Self { since, message, tries, retry_at, is_over: true, is_told: false, looked_at: Millis(0) }
     }
 
-    /// Whether people are to hear of it.
+    /// Whether it lasts long enough for an alarm.
     fn is_long(&self, now: Now) -> bool {
         now.mono.0 >= self.since.mono.0 + ALARM_AFTER.0
     }
 
-    /// What the alarm is to be told now.
+    /// The command to send to the alarm now.
     fn alarm(&self, describe: impl FnOnce(&str) -> String, now: Now) -> Option<AlarmCommand> {
         match (self.is_over, self.is_told) {
             (true, _) => Some(AlarmCommand::Resolve { by: None }),

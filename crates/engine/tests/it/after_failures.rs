@@ -9,14 +9,13 @@ use std::{
 };
 
 use futures_executor::block_on;
+use windlass_conformance::Gate;
 use windlass_core::{ActKey, Backoff, Command, Failure, Flow, Name, Outcome, Pause, Retry, TaskId};
-use windlass_engine::{
-    Exchange, ReportStatus, Said, WorkerReport,
-    conformance::Gate,
+use windlass_engine::{Committer, Exchange, ReportStatus, Said, WorkerReport};
+use windlass_store::{
+    ClaimRequest,
     memory::{MemorySink, SharedStore},
-    ports::Wish,
     resident::Resident,
-    services::Committer,
 };
 
 use crate::{
@@ -45,7 +44,7 @@ fn ready<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> T {
 /// A call that reports one attempt.
 fn report(worker: &mut WorkerInWorld<'_>, token: &str, said: Said) -> Exchange {
     let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
-    Exchange { reports: vec![report], holding: None, wishes: None, ..worker.call(0) }
+    Exchange { reports: vec![report], holding: None, claim_requests: None, ..worker.call(0) }
 }
 
 /// A server whose writes wait or fail when a test says so, and whose calls to the store can be held.
@@ -316,9 +315,9 @@ fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
     assert!(worker.poll().attempts.pop().is_some_and(|attempt| attempt.id.task == id));
     let id = world.submit("f");
     // Another server claims for it and cannot give it the attempt any more.
-    let wish = Wish { module: Name::new("m").unwrap(), commands: None, free: 1 };
-    let wishes = [wish];
-    let claiming = faulty.store.claim(worker.session, &wishes, world.now());
+    let claim_request = ClaimRequest { module: Name::new("m").unwrap(), commands: None, free: 1 };
+    let claim_requests = [claim_request];
+    let claiming = faulty.store.claim(worker.session, &claim_requests, world.now());
     assert_eq!(world.drive(claiming).unwrap().len(), 1);
     let mut passed = 0;
     let attempt = loop {

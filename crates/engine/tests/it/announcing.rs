@@ -8,10 +8,10 @@ use std::{
 
 use windlass_brokers::{Announcement, Message, Topic};
 use windlass_core::{AlarmCommand, Event, Task, TaskId};
-use windlass_engine::{
+use windlass_engine::services::{Janitor, OutboxRelay, WriteEvent};
+use windlass_store::{
+    Retention,
     memory::{MemorySink, SharedStore},
-    ports::Retention,
-    services::{Announcer, Janitor, WriteEvent},
 };
 
 use crate::{
@@ -29,13 +29,13 @@ impl WriteEvent for Numbers {
     }
 }
 
-fn announcer(world: &World, broker: &Arc<TestBroker>) -> Announcer {
+fn outbox_relay(world: &World, broker: &Arc<TestBroker>) -> OutboxRelay {
     let topic = Topic { name: "events".to_owned(), kind: None, keep: 1 };
-    Announcer::new(world.engine.clone(), broker.clone(), Arc::new(Numbers), topic)
+    OutboxRelay::new(world.engine.clone(), broker.clone(), Arc::new(Numbers), topic)
 }
 
-fn announce(world: &World, announcer: &Announcer) {
-    world.drive(announcer.run_once(|| world.now())).unwrap();
+fn announce(world: &World, outbox_relay: &OutboxRelay) {
+    world.drive(outbox_relay.run_once(|| world.now())).unwrap();
     world.pass(50);
 }
 
@@ -63,12 +63,12 @@ fn every_event_is_announced_and_none_before_the_one_before_it() {
         let mut world = World::open(&sink);
         let mut ids = Vec::new();
         for life in 0..4 {
-            let announcer = announcer(&world, &broker);
+            let outbox_relay = outbox_relay(&world, &broker);
             world.apply(flow("f", &["a", "b", "c"], 0));
             ids.extend((0..5).map(|_| world.submit("f")));
             for _ in 0..4 {
                 work(&world, 7);
-                announce(&world, &announcer);
+                announce(&world, &outbox_relay);
             }
             if life < 3 {
                 // Killed, with announcements under way.
@@ -77,10 +77,10 @@ fn every_event_is_announced_and_none_before_the_one_before_it() {
                 world.be_away_unserved(elapsed + 1000);
             }
         }
-        let announcer = announcer(&world, &broker);
+        let outbox_relay = outbox_relay(&world, &broker);
         work(&world, 1000);
         for _ in 0..200 {
-            announce(&world, &announcer);
+            announce(&world, &outbox_relay);
             world.be_away_unserved(5000);
         }
         let heard = broker.first_heard();
@@ -88,7 +88,7 @@ fn every_event_is_announced_and_none_before_the_one_before_it() {
             assert_eq!(heard[&id.to_string()], history(&world, id), "task {id} of seed {seed}");
         }
         let times = broker.heard.lock().unwrap().len();
-        announce(&world, &announcer);
+        announce(&world, &outbox_relay);
         assert_eq!(broker.heard.lock().unwrap().len(), times, "what was announced is out of the outbox");
     }
 }
@@ -97,7 +97,7 @@ fn every_event_is_announced_and_none_before_the_one_before_it() {
 fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
     let world = World::new();
     let away = TestBroker::new(1, 8);
-    let first = announcer(&world, &away);
+    let first = outbox_relay(&world, &away);
     world.apply(flow("f", &["a"], 0));
     let id = world.submit("f");
     for _ in 0..200 {
@@ -128,7 +128,7 @@ fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
 fn whoever_is_not_the_one_to_announce_any_more_does_not_say_that_all_is_well() {
     let world = World::over(Arc::new(SharedStore::new([7; 32])), 1);
     let away = TestBroker::new(1, 8);
-    let first = announcer(&world, &away);
+    let first = outbox_relay(&world, &away);
     world.be_heard();
     world.apply(flow("f", &["a"], 0));
     world.submit("f");
@@ -157,7 +157,7 @@ fn whoever_is_not_the_one_to_announce_any_more_does_not_say_that_all_is_well() {
 fn a_task_stays_until_all_of_it_was_announced() {
     let world = World::new();
     let (away, there) = (TestBroker::new(1, 8), TestBroker::new(1, 0));
-    let first = announcer(&world, &away);
+    let first = outbox_relay(&world, &away);
     world.apply(flow("f", &["a"], 0));
     let id = world.submit("f");
     work(&world, 1);
@@ -168,7 +168,7 @@ fn a_task_stays_until_all_of_it_was_announced() {
     world.be_away(i64::try_from(retention.tasks.0).unwrap() + 1000);
     sweep();
     assert!(world.drive(world.engine.task(id)).is_ok(), "it has not been announced");
-    announce(&world, &announcer(&world, &there));
+    announce(&world, &outbox_relay(&world, &there));
     let heard = there.first_heard();
     sweep();
     assert!(world.drive(world.engine.task(id)).is_err(), "it was kept long enough");
@@ -182,7 +182,7 @@ fn a_server_that_announces_nothing_leaves_that_to_one_that_does() {
     let (silent, telling) = (World::over(silent, 1), World::over(telling, 2));
     silent.be_heard();
     let broker = TestBroker::new(1, 0);
-    let first = announcer(&telling, &broker);
+    let first = outbox_relay(&telling, &broker);
     telling.be_heard();
     telling.apply(flow("f", &["a"], 0));
     let id = telling.submit("f");
@@ -195,7 +195,7 @@ fn a_long_change_gets_through_a_broker_that_refuses_most_of_it() {
     let world = World::new();
     // Of eight announcements three are lost and of three the confirmation is.
     let broker = TestBroker::new(1, 3);
-    let announcer = announcer(&world, &broker);
+    let outbox_relay = outbox_relay(&world, &broker);
     let names: Vec<String> = (0..30).map(|n| format!("s{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut wide = flow("wide", &names, 0);
@@ -205,7 +205,7 @@ fn a_long_change_gets_through_a_broker_that_refuses_most_of_it() {
     let events = history(&world, id);
     assert!(events.len() > 30, "one change of many events: {events:?}");
     for _ in 0..400 {
-        announce(&world, &announcer);
+        announce(&world, &outbox_relay);
         world.be_away_unserved(5000);
     }
     assert_eq!(broker.first_heard()[&id.to_string()], events);

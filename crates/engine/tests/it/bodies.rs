@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, pin::pin, sync::Arc, task::Poll};
 
 use futures_executor::block_on;
 use windlass_core::{Command, Millis, Name, TaskId};
-use windlass_engine::{
-    Exchange, ReportStatus,
+use windlass_engine::{Exchange, ReportStatus};
+use windlass_store::{
+    ClaimRequest, Now, SessionId, Store, TaskQuery,
     memory::MemorySink,
-    ports::{Now, SessionId, Store, TaskQuery, Wish},
     resident::{BodyPolicy, Resident, RestPolicy},
 };
 
@@ -40,8 +40,8 @@ fn submit_many(world: &World, bytes: usize) -> Vec<TaskId> {
 
 /// A call of a worker that takes as many attempts as there are.
 fn wide(worker: &mut WorkerInWorld<'_>) -> Exchange {
-    let wishes = vec![Wish { module: Name::new("m").unwrap(), commands: None, free: 100 }];
-    Exchange { wishes: Some(wishes), ..worker.call(0) }
+    let claim_requests = vec![ClaimRequest { module: Name::new("m").unwrap(), commands: None, free: 100 }];
+    Exchange { claim_requests: Some(claim_requests), ..worker.call(0) }
 }
 
 /// How many commits it takes to pause all tasks by one call.

@@ -15,11 +15,9 @@ use windlass_core::{
     TaskId,
 };
 use windlass_engine::{
-    EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport,
-    memory::SharedStore,
-    ports::{Limit, Starts, StoreError},
-    services::Committer,
+    Committer, EngineError, Exchange, Progress, ReportStatus, Said, Submission, WorkerReport,
 };
+use windlass_store::{Limit, Starts, StoreError, memory::SharedStore};
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
@@ -34,7 +32,7 @@ fn ok() -> Said {
 fn report_with_lines(worker: &mut WorkerInWorld<'_>, token: &str, said: Said) -> Exchange {
     let logs = vec!["one".to_owned(), "two".to_owned()];
     let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs };
-    Exchange { reports: vec![report], holding: None, wishes: None, ..worker.call(0) }
+    Exchange { reports: vec![report], holding: None, claim_requests: None, ..worker.call(0) }
 }
 
 fn half() -> Said {

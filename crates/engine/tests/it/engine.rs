@@ -7,10 +7,10 @@ use windlass_core::{
     AlarmCommand, AlarmState, Command, During, Expression, Flow, Input, Json, Name, OnConflict, Rejection,
     Unique,
 };
-use windlass_engine::{
-    EngineError, Existing, Notice, ReportStatus, Submission, Why,
+use windlass_engine::{EngineError, Existing, Notice, ReportStatus, Submission, Why};
+use windlass_store::{
+    StoreError, SubmitKey,
     memory::{MemorySink, SharedStore},
-    ports::{StoreError, SubmitKey},
 };
 
 use crate::faulty_store::{FaultyStore, Verb};

@@ -5,12 +5,9 @@ use std::{pin::pin, sync::Arc};
 use windlass_core::{Command, Failure, Json, Millis, Name, Outcome};
 use windlass_engine::{
     ATTEMPTS_MAX, EngineError, Exchange, ExchangeAnswer, HandedOut, Progress, ReportStatus, Said,
-    WorkerReport,
-    memory::MemorySink,
-    ports::{SessionId, Wish},
-    resident::Resident,
-    services::LeaseKeeper,
+    WorkerReport, services::LeaseKeeper,
 };
+use windlass_store::{ClaimRequest, SessionId, memory::MemorySink, resident::Resident};
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
@@ -31,8 +28,8 @@ fn faulty_on(sink: &MemorySink) -> (World, Arc<FaultyStore>) {
 
 /// A call of a worker that takes this many.
 fn greedy(worker: &mut WorkerInWorld<'_>, free: u32) -> Exchange {
-    let wish = Wish { module: Name::new("m").unwrap(), commands: None, free };
-    Exchange { wishes: Some(vec![wish]), ..worker.call(0) }
+    let claim_request = ClaimRequest { module: Name::new("m").unwrap(), commands: None, free };
+    Exchange { claim_requests: Some(vec![claim_request]), ..worker.call(0) }
 }
 
 fn exchange(world: &World, call: Exchange) -> ExchangeAnswer {

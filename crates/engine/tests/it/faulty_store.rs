@@ -8,11 +8,11 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
-use windlass_engine::ports::{
-    Adoption, Ask, AttemptId, Change, Claimed, Due, Envelope, Leave, LimitState, Loaded, LogLine, Now,
-    Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service, ServiceLease,
-    SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery,
-    Unannounced, Wish,
+use windlass_store::{
+    Adoption, Ask, AttemptId, Change, ClaimRequest, Claimed, Due, Envelope, Leave, LimitState, Loaded,
+    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Unannounced,
 };
 
 /// The calls that can be held or failed.
@@ -183,13 +183,18 @@ impl Store for FaultyStore {
         self.store.commit_and_claim(changes, asks, leave, now).await
     }
 
-    async fn prepare_claims(&self, wishes: &[Wish]) -> Result<bool, StoreError> {
+    async fn prepare_claims(&self, claim_requests: &[ClaimRequest]) -> Result<bool, StoreError> {
         self.state().prepared += 1;
-        self.store.prepare_claims(wishes).await
+        self.store.prepare_claims(claim_requests).await
     }
 
-    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
-        let claimed = self.store.claim(session, wishes, now).await;
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let claimed = self.store.claim(session, claim_requests, now).await;
         self.pass(Verb::Claim).await?;
         claimed
     }

@@ -1,7 +1,8 @@
 //! Locks over the whole engine: one holder at a time, first come first served, and none is lost.
 
 use windlass_core::{ActState, Awaited, Command, Flow, LockRef, Name, TaskId};
-use windlass_engine::{EngineError, memory::MemorySink};
+use windlass_engine::EngineError;
+use windlass_store::memory::MemorySink;
 
 use crate::world::{World, failed, flow, ok};
 

@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, sync::Arc, task::Poll};
 
-use windlass_engine::{memory::MemorySink, resident::Resident};
+use windlass_store::{memory::MemorySink, resident::Resident};
 
 use crate::{
     faulty_store::FaultyStore,

@@ -9,9 +9,9 @@ use windlass_brokers::{Message, Queue};
 use windlass_core::Name;
 use windlass_engine::{
     HandedOut, ReportStatus, Said, WorkerReport,
-    memory::MemorySink,
-    services::{Courier, CourierSettings, WriteStep},
+    services::{QueuePublisher, QueuePublisherSettings, WriteStep},
 };
+use windlass_store::memory::MemorySink;
 
 use crate::{
     broker::TestBroker,
@@ -31,18 +31,18 @@ impl WriteStep for Tokens {
     }
 }
 
-fn courier(world: &World, broker: &Arc<TestBroker>, chance: u64) -> Courier {
-    courier_at(world, broker, "m", chance)
+fn publisher(world: &World, broker: &Arc<TestBroker>, chance: u64) -> QueuePublisher {
+    publisher_at(world, broker, "m", chance)
 }
 
-fn courier_at(world: &World, broker: &Arc<TestBroker>, queue: &str, chance: u64) -> Courier {
-    let settings = CourierSettings {
+fn publisher_at(world: &World, broker: &Arc<TestBroker>, queue: &str, chance: u64) -> QueuePublisher {
+    let settings = QueuePublisherSettings {
         module: Name::new("m").unwrap(),
         queue: Queue::new(queue),
         results: Queue::new("results"),
         window: 10,
     };
-    Courier::new(world.engine.clone(), broker.clone(), Arc::new(Tokens), settings, chance)
+    QueuePublisher::new(world.engine.clone(), broker.clone(), Arc::new(Tokens), settings, chance)
 }
 
 #[test]
@@ -51,10 +51,10 @@ fn who_runs_what_was_offered_first_does_not_begin_it_again_when_it_is_offered_an
     let broker = TestBroker::new(1, 0);
     world.apply(flow("f", &["a"], 0));
     world.submit("f");
-    let first = courier(&world, &broker, 1);
+    let first = publisher(&world, &broker, 1);
     world.drive(first.run_once(world.now())).unwrap();
-    // The first courier is gone, and by its configuration the server offers in another queue.
-    let second = courier_at(&world, &broker, "other", 2);
+    // The first queue publisher is gone, and by its configuration the server offers in another queue.
+    let second = publisher_at(&world, &broker, "other", 2);
     world.pass(60_000);
     world.drive(second.run_once(world.now())).unwrap();
     let [early, late] = broker.published.lock().unwrap().clone().try_into().expect("it was offered twice");
@@ -68,57 +68,57 @@ fn who_runs_what_was_offered_first_does_not_begin_it_again_when_it_is_offered_an
     assert_eq!(worker.report(&early, ok()), ReportStatus::Accepted);
 }
 
-/// Lets time pass, in which the courier has a round each second.
-fn rounds(world: &World, courier: &Courier, seconds: u32) {
+/// Lets time pass, in which the queue publisher has a round each second.
+fn rounds(world: &World, publisher: &QueuePublisher, seconds: u32) {
     for _ in 0..seconds {
         world.pass(1_000);
-        world.drive(courier.run_once(world.now())).unwrap();
+        world.drive(publisher.run_once(world.now())).unwrap();
     }
 }
 
 /// Three tasks are offered, and their tokens.
-fn three_offered() -> (World, Arc<TestBroker>, Courier, Vec<String>) {
+fn three_offered() -> (World, Arc<TestBroker>, QueuePublisher, Vec<String>) {
     let world = World::new();
     let broker = TestBroker::new(1, 0);
     world.apply(flow("f", &["a"], 0));
     for _ in 0..3 {
         world.submit("f");
     }
-    let courier = courier(&world, &broker, 1);
-    world.drive(courier.run_once(world.now())).unwrap();
+    let publisher = publisher(&world, &broker, 1);
+    world.drive(publisher.run_once(world.now())).unwrap();
     let tokens = broker.published.lock().unwrap().clone();
     assert_eq!(tokens.len(), 3);
-    (world, broker, courier, tokens)
+    (world, broker, publisher, tokens)
 }
 
 #[test]
 fn acknowledged_messages_whose_answers_wait_to_be_read_are_not_sent_again() {
-    let (world, broker, courier, tokens) = three_offered();
+    let (world, broker, publisher, tokens) = three_offered();
     // A module has done all three and said so; before its answers there are others, which take long to read.
     broker.gone.store(3, Relaxed);
     broker.answered.store(53, Relaxed);
     for read in 0..50 {
         broker.read.store(read, Relaxed);
-        rounds(&world, &courier, 2);
+        rounds(&world, &publisher, 2);
     }
     assert_eq!(broker.published.lock().unwrap().len(), 3, "nothing is lost as far as anybody can tell");
     assert_eq!(hear(&world, &tokens, &ok()), [const { ReportStatus::Accepted }; 3]);
     broker.read.store(53, Relaxed);
-    rounds(&world, &courier, 60);
+    rounds(&world, &publisher, 60);
     assert_eq!(broker.published.lock().unwrap().len(), 3);
 }
 
 #[test]
 fn what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_read() {
-    let (world, broker, courier, tokens) = three_offered();
-    rounds(&world, &courier, 20);
+    let (world, broker, publisher, tokens) = three_offered();
+    rounds(&world, &publisher, 20);
     assert_eq!(broker.published.lock().unwrap().len(), 3, "the broker has them");
     broker.gone.store(3, Relaxed);
     broker.answered.store(5, Relaxed);
-    rounds(&world, &courier, 20);
+    rounds(&world, &publisher, 20);
     assert_eq!(broker.published.lock().unwrap().len(), 3, "answers are unread");
     broker.read.store(5, Relaxed);
-    rounds(&world, &courier, 20);
+    rounds(&world, &publisher, 20);
     let published = broker.published.lock().unwrap().clone();
     assert_eq!(published.len(), 6, "each is sent again once");
     let distinct: BTreeSet<&String> = published.iter().collect();
@@ -144,7 +144,7 @@ fn offered_over_a_restart(in_order: bool) {
         world.submit("f");
     }
     world.drive(world.engine.begin_hearing_from_afar(world.now())).unwrap();
-    let first = courier(&world, &broker, 1);
+    let first = publisher(&world, &broker, 1);
     world.drive(first.run_once(world.now())).unwrap();
     let tokens = broker.published.lock().unwrap().clone();
     assert_eq!(tokens.len(), 3);
@@ -157,7 +157,7 @@ fn offered_over_a_restart(in_order: bool) {
     drop((first, world));
     let world = World::open(&sink);
     world.drive(world.engine.begin_hearing_from_afar(world.now())).unwrap();
-    let second = courier(&world, &broker, 2);
+    let second = publisher(&world, &broker, 2);
     rounds(&world, &second, 60);
     let published = broker.published.lock().unwrap().clone();
     assert_eq!(published.len(), 4, "nothing is sent again, and what was not sent goes out");
@@ -192,12 +192,12 @@ fn what_was_claimed_and_not_sent_when_the_server_was_killed_is_sent() {
     for _ in 0..3 {
         world.submit("f");
     }
-    world.drive(courier(&world, &broker, 1).run_once(world.now())).unwrap();
+    world.drive(publisher(&world, &broker, 1).run_once(world.now())).unwrap();
     drop(world);
     // As if the last of them had not gone out.
     let unsent = broker.published.lock().unwrap().pop().unwrap();
     let world = World::open(&sink);
-    let second = courier(&world, &broker, 2);
+    let second = publisher(&world, &broker, 2);
     rounds(&world, &second, 20);
     let published = broker.published.lock().unwrap().clone();
     assert_eq!((published.len(), published.last()), (3, Some(&unsent)), "it alone is sent, under its token");

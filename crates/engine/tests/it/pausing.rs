@@ -2,7 +2,8 @@
 //! its workers and of this server meanwhile.
 
 use windlass_core::{ActState, Command, Failure, Outcome, TaskId};
-use windlass_engine::{ReportStatus, Said, memory::MemorySink};
+use windlass_engine::{ReportStatus, Said};
+use windlass_store::memory::MemorySink;
 
 use crate::world::{World, flow, ok};
 

@@ -191,7 +191,8 @@ fn a_worker_whose_reports_are_invalid_gets_its_attempt_again_ever_later() {
             given += 1;
             let said = Err("it has no outcome".to_owned());
             let report = WorkerReport { token: attempt.token.clone(), said, logs: Vec::new() };
-            let call = Exchange { reports: vec![report], holding: None, wishes: None, ..worker.call(0) };
+            let call =
+                Exchange { reports: vec![report], holding: None, claim_requests: None, ..worker.call(0) };
             let answer = world.drive(world.engine.exchange(call, world.now())).unwrap();
             assert!(matches!(answer.reports[0].status, ReportStatus::Invalid(_)));
             last = Some(attempt.token);

@@ -3,7 +3,8 @@
 use std::{pin::pin, task::Poll};
 
 use windlass_core::{ActKey, Command, EventKind, Flow, Input, Json, Millis, Name};
-use windlass_engine::{ReportStatus, Submission, memory::MemorySink};
+use windlass_engine::{ReportStatus, Submission};
+use windlass_store::memory::MemorySink;
 
 use crate::world::{World, failed, flow, ok};
 

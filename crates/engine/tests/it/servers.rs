@@ -8,10 +8,9 @@ use futures_util::StreamExt as _;
 use windlass_core::{ActState, AlarmKind, Command, Millis, TaskId};
 use windlass_engine::{
     ReportStatus, Said,
-    memory::SharedStore,
-    ports::{SERVER_FORGOTTEN_AFTER, Store as _},
     services::{HEARTBEAT_EVERY, SERVICE_LEASE},
 };
+use windlass_store::{SERVER_FORGOTTEN_AFTER, Store as _, memory::SharedStore};
 
 use crate::world::{World, flow, ok};
 

@@ -4,7 +4,8 @@ use windlass_core::{
     Action, Command, Doer, During, EventKind, Expression, Flow, Input, Json, Millis, Name, OnConflict,
     StepDefinition, TaskId, Unique,
 };
-use windlass_engine::{Accepted, EngineError, Existing, Rerun, Submission, ports::SubmitKey};
+use windlass_engine::{Accepted, EngineError, Existing, Rerun, Submission};
+use windlass_store::SubmitKey;
 
 use crate::world::{World, failed, flow, ok};
 

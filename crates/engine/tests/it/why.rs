@@ -5,10 +5,8 @@ use windlass_core::{
     Actor, Command, Doer, Each, Expression, Failure, Flow, Input, Json, LockRef, Millis, Name, OnFailure,
     Outcome, Resolution, Retry, StepDefinition, StuckKind, TaskId,
 };
-use windlass_engine::{
-    Exchange, Explanation, HeldBy, Progress, REASONS_MAX, Said, Submission, Why, memory::MemorySink,
-    ports::Wish,
-};
+use windlass_engine::{Exchange, Explanation, HeldBy, Progress, REASONS_MAX, Said, Submission, Why};
+use windlass_store::{ClaimRequest, memory::MemorySink};
 
 use crate::world::{WorkerInWorld, World, failed, flow, ok};
 
@@ -51,8 +49,8 @@ fn start_with(world: &World, flow: Flow, params: &str) -> TaskId {
 fn full_worker(world: &World, session: u128) -> WorkerInWorld<'_> {
     let mut worker = world.worker(session);
     let call = worker.call(0);
-    let wishes = Some(vec![Wish { module: name("m"), commands: None, free: 0 }]);
-    world.drive(world.engine.exchange(Exchange { wishes, ..call }, world.now())).unwrap();
+    let claim_requests = Some(vec![ClaimRequest { module: name("m"), commands: None, free: 0 }]);
+    world.drive(world.engine.exchange(Exchange { claim_requests, ..call }, world.now())).unwrap();
     worker
 }
 
@@ -260,13 +258,13 @@ fn the_last_worker_of_a_module_is_named_long_after_it_went() {
 fn a_worker_without_the_command_and_one_of_another_module_are_told_apart() {
     let world = World::new();
     let id = start(&world, flow("f", &["a"], 0));
-    let connect = |session: u128, wish: Wish| {
+    let connect = |session: u128, claim_request: ClaimRequest| {
         let call = world.worker(session).call(0);
-        let call = Exchange { wishes: Some(vec![wish]), ..call };
+        let call = Exchange { claim_requests: Some(vec![claim_request]), ..call };
         world.drive(world.engine.exchange(call, world.now())).unwrap();
     };
-    connect(1, Wish { module: name("m"), commands: Some(vec![name("b")]), free: 1 });
-    connect(2, Wish { module: name("other"), commands: None, free: 1 });
+    connect(1, ClaimRequest { module: name("m"), commands: Some(vec![name("b")]), free: 1 });
+    connect(2, ClaimRequest { module: name("other"), commands: None, free: 1 });
     match world.why(id).first() {
         Why::NoWorker { without_command: 1, others: 1, .. } => {}
         other => panic!("{other:?}"),
@@ -276,8 +274,8 @@ fn a_worker_without_the_command_and_one_of_another_module_are_told_apart() {
     let mut worker = full_worker(&world, 3);
     world.pass(500);
     let call = worker.call(0);
-    let wishes = Some(vec![Wish { module: name("other"), commands: None, free: 1 }]);
-    world.drive(world.engine.exchange(Exchange { wishes, ..call }, world.now())).unwrap();
+    let claim_requests = Some(vec![ClaimRequest { module: name("other"), commands: None, free: 1 }]);
+    world.drive(world.engine.exchange(Exchange { claim_requests, ..call }, world.now())).unwrap();
     match world.why(id).first() {
         Why::NoWorker { last: Some(last), others: 2, .. } => assert!(last.at >= seen),
         other => panic!("{other:?}"),
@@ -300,8 +298,9 @@ fn a_place_in_the_queue_comes_with_an_estimate_once_the_queue_goes() {
     assert_eq!(queued(&world), (20, None), "nothing was handed out yet");
     for _ in 0..10 {
         let call = worker.call(0);
-        let wishes = Some(vec![Wish { module: name("m"), commands: None, free: 1 }]);
-        let answer = world.drive(world.engine.exchange(Exchange { wishes, ..call }, world.now())).unwrap();
+        let claim_requests = Some(vec![ClaimRequest { module: name("m"), commands: None, free: 1 }]);
+        let answer =
+            world.drive(world.engine.exchange(Exchange { claim_requests, ..call }, world.now())).unwrap();
         assert_eq!(answer.attempts.len(), 1);
         worker.holding.push(answer.attempts[0].token.clone());
         world.pass(1000);

@@ -15,12 +15,13 @@ use windlass_core::{
     Timestamp,
 };
 use windlass_engine::{
-    Accepted, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus, Said,
-    Submission, WorkerReport,
-    memory::MemorySink,
-    ports::{Now, ServerId, ServerState, SessionId, Store, SubmitKey, Wish, WorkerState},
+    Accepted, Committer, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus,
+    Said, Submission, WorkerReport,
+    services::{ChangePoller, Dispatcher, LeaseKeeper, Membership, Messenger, Reclaimer, Timekeeper},
+};
+use windlass_store::{
+    ClaimRequest, Now, ServerId, ServerState, SessionId, Store, SubmitKey, WorkerState, memory::MemorySink,
     resident::Resident,
-    services::{Committer, Dispatcher, LeaseKeeper, Lookout, Membership, Messenger, Reclaimer, Timekeeper},
 };
 
 /// Where the clock of a world begins.
@@ -36,7 +37,7 @@ pub(crate) struct World {
     lease_keeper: LeaseKeeper,
     reclaimer: Reclaimer,
     messenger: Messenger,
-    lookout: Lookout,
+    change_poller: ChangePoller,
     dispatcher: Dispatcher,
     membership: Membership,
     elapsed_ms: Arc<AtomicI64>,
@@ -63,7 +64,7 @@ impl World {
             lease_keeper: LeaseKeeper::new(engine.clone()),
             reclaimer: Reclaimer::new(engine.clone()),
             messenger: Messenger::new(engine.clone()),
-            lookout: Lookout::new(engine.clone()),
+            change_poller: ChangePoller::new(engine.clone()),
             dispatcher: Dispatcher::new(engine.clone()),
             membership: Membership::new(engine.clone(), server(random)),
             engine,
@@ -107,7 +108,7 @@ impl World {
             while self.timekeeper.run_once(now).await.unwrap() + self.messenger.run_once(now).await.unwrap()
                 > 0
             {}
-            self.lookout.run_once(now).await.unwrap();
+            self.change_poller.run_once(now).await.unwrap();
             self.dispatcher.run_once(now).await.unwrap();
         });
     }
@@ -238,7 +239,11 @@ impl<'a> WorkerInWorld<'a> {
             lease: None,
             worker: Some(WorkerState { name: "w".into(), ..WorkerState::default() }),
             holding: Some(self.holding.clone()),
-            wishes: Some(vec![Wish { module: Name::new("m").unwrap(), commands: None, free: 10 }]),
+            claim_requests: Some(vec![ClaimRequest {
+                module: Name::new("m").unwrap(),
+                commands: None,
+                free: 10,
+            }]),
             free: None,
             draining: None,
             wait: Millis(wait),
@@ -277,8 +282,13 @@ impl<'a> WorkerInWorld<'a> {
     pub(crate) fn report_call(&mut self, token: &str, said: Said) -> ExchangeAnswer {
         self.seq += 1;
         let report = WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
-        let call =
-            Exchange { seq: self.seq, holding: None, wishes: None, reports: vec![report], ..self.call(0) };
+        let call = Exchange {
+            seq: self.seq,
+            holding: None,
+            claim_requests: None,
+            reports: vec![report],
+            ..self.call(0)
+        };
         let answer = self.world.drive(self.world.engine.exchange(call, self.world.now())).unwrap();
         self.holding.retain(|held| held != token);
         answer

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use windlass_core::{Input, Name, TaskId, Timestamp};
 use windlass_engine::{
     EngineError, Submission,
-    ports::{Enqueued, Now, SubmitKey},
     services::{ReadEnqueued, Unreadable},
 };
+use windlass_store::{Enqueued, Now, SubmitKey};
 
 use super::submitter;
 use crate::world::World;

@@ -7,7 +7,8 @@ use windlass_core::{
     ActState, Actor, AlarmCommand, AlarmId, Awaited, Command, Json, Name, Pause, Phase, Resolution, Task,
     TaskId,
 };
-use windlass_engine::{EngineError, ports::TaskQuery};
+use windlass_engine::EngineError;
+use windlass_store::TaskQuery;
 
 use super::{Live, limits, submitter::repeat};
 use crate::{

@@ -9,8 +9,8 @@ use std::{
 use windlass_brokers::Queue;
 use windlass_core::{Failure, Json, Name, Outcome};
 use windlass_engine::{
-    HandedOut, Said, WorkerReport, effect_key,
-    services::{Courier, CourierSettings},
+    HandedOut, Said, WorkerReport, effect_key, loops,
+    services::{QueuePublisher, QueuePublisherSettings},
 };
 
 use super::Live;
@@ -23,9 +23,6 @@ use crate::{
 
 /// After a round that failed, and between two looks for answers.
 const PAUSE_MS: u64 = 200;
-
-/// Between two rounds where each is a round trip to a database, as in the program.
-const SHARED_PAUSE_MS: u64 = 5;
 
 /// Answers heard in one round.
 const ROUND_MAX: usize = 50;
@@ -88,39 +85,25 @@ async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
 
 /// Offers steps on the broker and hears the answers, as servers do.
 pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {
-    let Some(courier) = courier(world, live) else { return };
-    world.spawn(Host::Server(server), offer(world.clone(), live.clone(), courier));
+    let Some(publisher) = publisher(world, live) else { return };
+    world.spawn(Host::Server(server), loops::offer(Arc::new(publisher), live.engine.clone(), live.clone()));
     world.spawn(Host::Server(server), hear(world.clone(), live.clone()));
 }
 
-fn courier(world: &Rc<World>, live: &Live) -> Option<Courier> {
+fn publisher(world: &Rc<World>, live: &Live) -> Option<QueuePublisher> {
     let device = Device::default();
     world.add_device(device.clone());
     let dice = Mutex::new(fastrand::Rng::with_seed(world.random()));
     let losses = world.config.announcements_lost;
     let there = QueuesThere { queues: world.queues.clone(), device, dice, losses };
-    let settings = CourierSettings {
+    let settings = QueuePublisherSettings {
         module: Name::new(BROKER_MODULE).ok()?,
         queue: Queue::new(BROKER_MODULE),
         results: Queue::new("results"),
         window: u32::try_from(world.within(2..=20)).unwrap_or(2),
     };
     let steps = Steps(world.queues.clone());
-    Some(Courier::new(live.engine.clone(), Arc::new(there), Arc::new(steps), settings, world.random()))
-}
-
-async fn offer(world: Rc<World>, live: Rc<Live>, courier: Courier) {
-    loop {
-        match courier.run_once(live.now()).await {
-            Ok(pause) => {
-                if world.config.shared {
-                    world.sleep(SHARED_PAUSE_MS).await;
-                }
-                world.at_most(pause.0, courier.stirred()).await;
-            }
-            Err(_) => world.sleep(PAUSE_MS).await,
-        }
-    }
+    Some(QueuePublisher::new(live.engine.clone(), Arc::new(there), Arc::new(steps), settings, world.random()))
 }
 
 async fn hear(world: Rc<World>, live: Rc<Live>) {

@@ -1,7 +1,7 @@
 //! Limits of all kinds, for somebody who edits them while everything runs.
 
 use windlass_core::{Millis, Name};
-use windlass_engine::ports::{Limit, Starts};
+use windlass_store::{Limit, Starts};
 
 use crate::world::World;
 

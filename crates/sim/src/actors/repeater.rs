@@ -3,7 +3,8 @@
 use std::{pin::Pin, rc::Rc};
 
 use windlass_core::{ActState, Actor, Command, Json, Pause, Resolution, Task, TaskId};
-use windlass_engine::{EngineError, Rerun, ports::SubmitKey};
+use windlass_engine::{EngineError, Rerun};
+use windlass_store::SubmitKey;
 
 use super::{Live, submitter::repeat};
 use crate::{

@@ -11,14 +11,14 @@ use std::{
 
 use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
-    Engine, EngineError,
+    Committer, Engine, EngineError,
+    loops::{self, StoreClock, Timer},
+    services::{Membership, OutboxRelay},
+};
+use windlass_store::{
+    Clock, Now, ServerId, ServerState, Store,
     memory::{MemorySink, SharedStore},
-    ports::{Now, ServerId, ServerState, Store},
     resident::Resident,
-    services::{
-        Announcer, Committer, Dispatcher, HEARTBEAT_EVERY, LeaseKeeper, Lookout, Membership, Messenger,
-        Reclaimer, Timekeeper,
-    },
 };
 
 use super::upkeep;
@@ -33,18 +33,8 @@ use crate::{
 /// What tokens are signed with in every world.
 const TOKEN_KEY: [u8; 32] = [7; 32];
 
-/// The longest and the shortest time between two looks at what is due, as in the program.
-const TICK_MS: u64 = 100;
-const TICK_MIN_MS: u64 = 1;
-
-/// Between two rounds of announcements, as in the program.
-const ANNOUNCE_PAUSE_MS: u64 = 5;
-
-/// Between two looks at what others made ready, as in the program.
-const NEWS_PAUSE_MS: u64 = 20;
-
-/// A question for the time that took longer says little about it, as in the program.
-const ROUND_TRIP_MAX_MS: u64 = 1000;
+/// Before a server that could not start is started again.
+const RESTART_MS: u64 = 100;
 
 /// For how long a server that is asked to stop answers the calls it has.
 const STOPPING_MS_MAX: u64 = 400;
@@ -88,7 +78,37 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn now(&self) -> Now {
+        Clock::now(self)
+    }
+}
+
+impl Clock for Live {
+    fn now(&self) -> Now {
         self.clock.now(&self.world)
+    }
+}
+
+impl Timer for Live {
+    fn sleep(&self, pause: Millis) -> impl Future<Output = ()> {
+        self.world.sleep(pause.0)
+    }
+}
+
+impl StoreClock for Live {
+    fn elapsed(&self) -> Millis {
+        Millis(self.world.now())
+    }
+
+    fn jump_to(&self, time: Timestamp) -> Option<Now> {
+        let jump = self.clock.jump_to(time, &self.world);
+        if jump.is_some() {
+            self.world.count("followed clock: jumped");
+        }
+        jump
+    }
+
+    fn follow(&self, time: Timestamp, ago: Millis) {
+        self.clock.follow(time, ago.0, &self.world);
     }
 }
 
@@ -182,24 +202,28 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
         let live = Rc::new(Live { engine, clock, membership, world: world.clone() });
         if let Some(membership) = &live.membership {
             // Whatever runs the program starts it again when this fails.
-            while be_heard_once(&world, &live, membership).await.is_err() {
-                world.sleep(TICK_MS).await;
+            while join(&live, membership).await.is_err() {
+                world.sleep(RESTART_MS).await;
             }
         }
         if world.config.announces {
-            world
-                .spawn(Host::Server(server), announce(world.clone(), live.clone(), announcer(&world, &live)));
+            let relay = outbox_relay(&world, &live);
+            world.spawn(Host::Server(server), loops::relay(relay, live.clone()));
         }
-        world.spawn(Host::Server(server), commit(live.clone()));
+        let (engine, committer) = (live.engine.clone(), || Committer::new(live.engine.clone()));
+        world.spawn(Host::Server(server), loops::commit(engine.clone(), committer(), live.clone()));
         match world.config.shared {
-            true => world.spawn(Host::Server(server), commit_many(live.clone())),
-            false => world.spawn(Host::Server(server), commit(live.clone())),
+            true => world
+                .spawn(Host::Server(server), loops::commit_many(engine.clone(), committer(), live.clone())),
+            false => {
+                world.spawn(Host::Server(server), loops::commit(engine.clone(), committer(), live.clone()))
+            }
         };
-        world.spawn(Host::Server(server), keep_leases(world.clone(), live.clone()));
-        world.spawn(Host::Server(server), keep_time(world.clone(), live.clone()));
+        world.spawn(Host::Server(server), loops::keep_leases(engine.clone(), live.clone()));
+        world.spawn(Host::Server(server), loops::keep_time(engine.clone(), live.clone()));
         if world.config.shared {
-            world.spawn(Host::Server(server), be_heard(world.clone(), live.clone()));
-            world.spawn(Host::Server(server), hear_news(world.clone(), live.clone()));
+            world.spawn(Host::Server(server), heartbeat(live.clone()));
+            world.spawn(Host::Server(server), loops::hear_changes(engine, live.clone()));
         }
         upkeep::begin(&world, server, &live);
         *world.servers.seats[server].live.borrow_mut() = Some(live);
@@ -251,92 +275,21 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
                         return (Arc::new(store), clock);
                     }
                     // Whatever runs the program starts it again.
-                    Err(_) => world.sleep(TICK_MS).await,
+                    Err(_) => world.sleep(RESTART_MS).await,
                 }
             }
         }
     }
 }
 
-async fn commit(live: Rc<Live>) {
-    let committer = Committer::new(live.engine.clone());
-    loop {
-        live.engine.inbox().wait().await;
-        while committer.run_once(|| live.now()).await > 0 {}
-    }
-}
-
-/// As [`commit`], but only when much waits while another batch is under way, where servers share rows.
-async fn commit_many(live: Rc<Live>) {
-    let committer = Committer::new(live.engine.clone());
-    loop {
-        live.engine.inbox().wait_for_many().await;
-        committer.run_once(|| live.now()).await;
-    }
-}
-
-/// Hands out what others made ready, as soon as the rows say so.
-async fn hear_news(world: Rc<World>, live: Rc<Live>) {
-    let dispatcher = Dispatcher::new(live.engine.clone());
-    loop {
-        live.engine.news().await;
-        for _ in 0..2 {
-            // What fails is tried again when time is kept.
-            let _ = dispatcher.run_once(live.now()).await;
-            world.sleep(NEWS_PAUSE_MS).await;
-        }
-    }
-}
-
-async fn keep_leases(world: Rc<World>, live: Rc<Live>) {
-    let engine = &live.engine;
-    let lease_keeper = LeaseKeeper::new(engine.clone());
-    loop {
-        let failed = lease_keeper.run_once(live.now()).await.is_err();
-        let wake = engine.next_poll_end(live.now()).unwrap_or(Millis(TICK_MS)).0;
-        let pause = if failed { TICK_MS } else { wake.clamp(TICK_MIN_MS, TICK_MS) };
-        world.at_most(pause, engine.polls_closed().wait()).await;
-    }
-}
-
-async fn keep_time(world: Rc<World>, live: Rc<Live>) {
-    let engine = &live.engine;
-    let timekeeper = Timekeeper::new(engine.clone());
-    let reclaimer = Reclaimer::new(engine.clone());
-    let messenger = Messenger::new(engine.clone());
-    let lookout = Lookout::new(engine.clone());
-    let dispatcher = Dispatcher::new(engine.clone());
-    loop {
-        let failed = reclaimer.run_once(live.now()).await.is_err()
-            | timekeeper.run_once(live.now()).await.is_err()
-            | messenger.run_once(live.now()).await.is_err()
-            | lookout.run_once(live.now()).await.is_err()
-            | dispatcher.run_once(live.now()).await.is_err();
-        let wake = engine.next_wake(live.now()).unwrap_or(Millis(TICK_MS)).0;
-        let pause = if failed { TICK_MS } else { wake.clamp(TICK_MIN_MS, TICK_MS) };
-        match failed {
-            true => world.sleep(pause).await,
-            false => drop(world.at_most(pause, engine.timers().wait()).await),
-        }
-    }
-}
-
 /// Who announces what this server and others have written.
-fn announcer(world: &Rc<World>, live: &Live) -> Announcer {
+fn outbox_relay(world: &Rc<World>, live: &Live) -> OutboxRelay {
     let device = Device::default();
     world.add_device(device.clone());
     let dice = Mutex::new(fastrand::Rng::with_seed(world.random()));
     let losses = world.config.announcements_lost;
     let topics = Topics { device, journal: world.journal.clone(), dice, losses };
-    Announcer::new(live.engine.clone(), Arc::new(topics), Arc::new(Numbers), topic())
-}
-
-async fn announce(world: Rc<World>, live: Rc<Live>, announcer: Announcer) {
-    loop {
-        let pause = announcer.run_once(|| live.now()).await.map_or(TICK_MS, |pause| pause.0);
-        world.sleep(ANNOUNCE_PAUSE_MS).await;
-        world.at_most(pause, announcer.stirred()).await;
-    }
+    OutboxRelay::new(live.engine.clone(), Arc::new(topics), Arc::new(Numbers), topic())
 }
 
 fn membership(world: &World, engine: &Arc<Engine>, clock: &MachineClock) -> Membership {
@@ -353,28 +306,15 @@ fn membership(world: &World, engine: &Arc<Engine>, clock: &MachineClock) -> Memb
     Membership::new(engine.clone(), me)
 }
 
-async fn be_heard(world: Rc<World>, live: Rc<Live>) {
-    let Some(membership) = &live.membership else { return };
-    loop {
-        world.sleep(HEARTBEAT_EVERY.0).await;
-        // What fails is tried again with the next heartbeat.
-        let _ = be_heard_once(&world, &live, membership).await;
-    }
+/// Follows the clock of the database where there is one, and becomes a server of the store.
+async fn join(live: &Live, membership: &Membership) -> Result<(), EngineError> {
+    loops::follow_store(membership, live).await?;
+    membership.run_once(live.now()).await
 }
 
-/// Follows the clock of the database where there is one, and renews the membership.
-async fn be_heard_once(world: &World, live: &Live, membership: &Membership) -> Result<(), EngineError> {
-    let asked_at = world.now();
-    if let Some(time) = membership.time().await?
-        && world.now() - asked_at <= ROUND_TRIP_MAX_MS
-    {
-        if let Some(then) = live.clock.jump_to(time, world) {
-            world.count("followed clock: jumped");
-            membership.forgive(then).await?;
-        }
-        live.clock.follow(time, (world.now() - asked_at) / 2, world);
-    }
-    membership.run_once(live.now()).await
+async fn heartbeat(live: Rc<Live>) {
+    let Some(membership) = &live.membership else { return };
+    loops::heartbeat(membership, &*live).await;
 }
 
 /// The server ends in good order: it takes no more calls, answers those that it has, and leaves the others.

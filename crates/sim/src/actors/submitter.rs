@@ -3,7 +3,8 @@
 use std::{pin::Pin, rc::Rc};
 
 use windlass_core::{Actor, Flow, Input, Json, TaskId, Timestamp};
-use windlass_engine::{EngineError, Submission, ports::SubmitKey};
+use windlass_engine::{EngineError, Submission};
+use windlass_store::SubmitKey;
 
 use super::Live;
 use crate::{

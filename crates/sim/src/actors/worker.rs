@@ -8,10 +8,8 @@ use std::{
 };
 
 use windlass_core::{Millis, Name};
-use windlass_engine::{
-    EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, Signal, WorkerReport,
-    ports::{AttemptId, SessionId, Wish, WorkerState},
-};
+use windlass_engine::{EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, WorkerReport};
+use windlass_store::{AttemptId, ClaimRequest, SessionId, Signal, WorkerState};
 
 use super::{commands, lease::Lease};
 use crate::{
@@ -238,7 +236,8 @@ impl Worker {
         }
         let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
-        let wish = |name: &&str| Some(Wish { module: Name::new(name).ok()?, commands: None, free });
+        let claim_request =
+            |name: &&str| Some(ClaimRequest { module: Name::new(name).ok()?, commands: None, free });
         let wait = state.lease.poll_wait(&self.config);
         let wait = if self.config.attached { wait } else { self.world.within(0..=wait) };
         let call = Exchange {
@@ -251,7 +250,7 @@ impl Worker {
                 ..WorkerState::default()
             }),
             holding: polls.then(|| held.into_iter().cloned().collect()),
-            wishes: Some(modules.iter().filter_map(wish).collect()),
+            claim_requests: Some(modules.iter().filter_map(claim_request).collect()),
             free: Some(free),
             draining: None,
             wait: Millis(wait),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActKey, EventKind, ResolutionKind, TaskId};
-use windlass_engine::ports::{AttemptId, Change, TaskChange};
+use windlass_store::{AttemptId, Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{

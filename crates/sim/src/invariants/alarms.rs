@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Message, TaskId};
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::Invariant;
 use crate::{

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActKey, EventKind, Task, TaskId};
-use windlass_engine::ports::{AttemptId, Change};
+use windlass_store::{AttemptId, Change};
 
 use super::{Invariant, broken};
 use crate::{

@@ -1,7 +1,7 @@
 //! When nothing more goes wrong, every task comes to its end; and it ends as what happened to it.
 
 use windlass_core::{Cause, Ending, EventKind, Task};
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::{Invariant, broken};
 use crate::{

@@ -1,7 +1,7 @@
 //! The rules never run into a state that they refuse.
 
 use windlass_core::StuckKind;
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::{Invariant, broken};
 use crate::{

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActKey, EventKind, Free, Name, TaskId, Wakeup, waiting};
-use windlass_engine::ports::{AttemptId, Change, TaskChange};
+use windlass_store::{AttemptId, Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{

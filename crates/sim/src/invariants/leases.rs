@@ -4,10 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActKey, DEADLINE_CODE, Direction, EventKind, TaskId};
-use windlass_engine::{
-    LEASE_DETACHED,
-    ports::{AttemptId, Change, TaskChange},
-};
+use windlass_engine::LEASE_DETACHED;
+use windlass_store::{AttemptId, Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Name, Ready, Wakeup, waiting};
-use windlass_engine::ports::{AttemptId, Change, Limit};
+use windlass_store::{AttemptId, Change, Limit};
 
 use super::{Invariant, broken};
 use crate::{

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{EventKind, Lock, LockHolder, LockName, LockOwner, Message, Task};
-use windlass_engine::ports::{AttemptId, Change, LockChange};
+use windlass_store::{AttemptId, Change, LockChange};
 
 use super::{Invariant, broken};
 use crate::{

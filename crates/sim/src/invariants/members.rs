@@ -1,7 +1,7 @@
 //! What is counted of members is what there is, and no more of them are under way at once than the flow says.
 
 use windlass_core::Direction;
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::{Invariant, broken};
 use crate::{

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Action, Name};
-use windlass_engine::ports::AttemptId;
+use windlass_store::AttemptId;
 
 use super::{Invariant, broken};
 use crate::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_core::{EventKind, Pause, Task, TaskId};
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::{Invariant, broken};
 use crate::{

@@ -1,7 +1,7 @@
 //! Steps are undone in reverse: each after every touched step that came after it, and after all that was in flight.
 
 use windlass_core::{ActState, Direction, EventKind, Task};
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::{Invariant, broken};
 use crate::{

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{ActKey, EventKind, Free, Name, TaskId, Wakeup, waiting};
-use windlass_engine::ports::{Change, TaskChange};
+use windlass_store::{Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{During, Event, EventKind, Millis, Name, Phase, Task, TaskId, Timestamp};
-use windlass_engine::ports::{Change, TaskChange};
+use windlass_store::{Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{

@@ -2,7 +2,7 @@
 //! step waits for a signal that is there.
 
 use windlass_core::{ActState, Awaited, Doer, LockOwner, Message, Pause, Task, waits};
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::{Invariant, broken};
 use crate::{

@@ -2,14 +2,11 @@
 
 use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId, Timestamp};
-use windlass_engine::{
-    memory::SharedStore,
-    ports::{
-        Adoption, Ask, AttemptId, Change, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState, Loaded,
-        LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-        ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
-        TaskQuery, Unannounced, Wish,
-    },
+use windlass_store::{
+    Adoption, Ask, AttemptId, Change, ClaimRequest, Claimed, Due, EnqueuedTasks, Envelope, Leave, LimitState,
+    Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Unannounced, memory::SharedStore,
 };
 
 use super::EnqueuedThere;
@@ -106,9 +103,14 @@ impl Store for Database {
         Ok((outcomes, claimed))
     }
 
-    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
         self.device.wait(Operation::There).await?;
-        let claimed = self.rows.claim(session, wishes, now).await?;
+        let claimed = self.rows.claim(session, claim_requests, now).await?;
         claimed.iter().for_each(|claimed| self.journal.claimed(claimed.id));
         self.device.wait(Operation::Back).await?;
         Ok(claimed)

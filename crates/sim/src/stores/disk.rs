@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use windlass_engine::{
-    conformance::Front,
+use windlass_store::{
+    Now, Retention, StoreError,
     memory::MemorySink,
-    ports::{Now, Retention, StoreError},
-    resident::{Batch, Recovered, Room, RowSink, Written as Told},
+    resident::{Batch, Front, Recovered, Room, RowSink, Written as Told},
 };
 
 use crate::world::{Device, Entry, Fate, Journal, Operation};

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_core::TaskId;
-use windlass_engine::ports::{Enqueued, EnqueuedTasks, Settlement, Standing, StoreError};
+use windlass_store::{Enqueued, EnqueuedTasks, Settlement, Standing, StoreError};
 
 use crate::world::{Device, Operation};
 
@@ -91,7 +91,7 @@ impl EnqueuedTasks for EnqueuedThere {
     }
 
     async fn arrival(&self) {
-        // Nobody says so here: the clerk looks from time to time.
+        // Nobody says so here: the enqueue importer looks from time to time.
         std::future::pending().await
     }
 }

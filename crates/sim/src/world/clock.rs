@@ -9,7 +9,7 @@ use std::{
 };
 
 use windlass_core::{Millis, Timestamp};
-use windlass_engine::ports::Now;
+use windlass_store::Now;
 
 use super::World;
 

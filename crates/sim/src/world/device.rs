@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_channel::oneshot;
-use windlass_engine::ports::StoreError;
+use windlass_store::StoreError;
 
 use super::World;
 

@@ -3,10 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::TaskId;
-use windlass_engine::{
-    ports::{AttemptId, Change, StoreError},
-    resident::Batch,
-};
+use windlass_store::{AttemptId, Change, StoreError, resident::Batch};
 
 /// Something a store did.
 pub(crate) enum Entry {

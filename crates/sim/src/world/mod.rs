@@ -367,8 +367,8 @@ impl World {
         Ok(())
     }
 
-    fn hash_change(&self, change: &windlass_engine::ports::Change) {
-        if let windlass_engine::ports::Change::Task(change) = change {
+    fn hash_change(&self, change: &windlass_store::Change) {
+        if let windlass_store::Change::Task(change) = change {
             (change.task.id.0, change.task.state.events).hash(&mut *self.hash.borrow_mut());
         }
     }

@@ -3,7 +3,7 @@
 use std::{error::Error, hint::black_box};
 
 use windlass_core::{Event, Retry, Task, apply};
-use windlass_engine::stored;
+use windlass_store::stored;
 
 use crate::{
     Case, Part,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, error::Error, sync::Arc};
 use windlass_core::{
     ActKey, Attempt, Command, Context, Flow, Json, Outcome, Report, Retry, Task, Timestamp, apply,
 };
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use crate::work;
 

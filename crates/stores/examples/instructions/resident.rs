@@ -4,13 +4,9 @@
 use std::{error::Error, sync::Arc};
 
 use windlass_core::{Millis, Name, Retry};
-use windlass_engine::{
-    memory::MemorySink,
-    ports::{
-        Change, Limit, LimitChange, Now, Outcome, PollState, STARTS_MAX, SessionId, SessionRenewal, Starts,
-        Store as _, StoredFlow, Wish,
-    },
-    resident::Resident,
+use windlass_store::{
+    Change, ClaimRequest, Limit, LimitChange, Now, Outcome, PollState, STARTS_MAX, SessionId, SessionRenewal,
+    Starts, Store as _, StoredFlow, memory::MemorySink, resident::Resident,
 };
 
 use crate::{
@@ -66,7 +62,7 @@ fn commits(part: Part, claims: Claims) -> Result<(), Box<dyn Error>> {
         let poll = PollState::Unknown;
         let renewal = SessionRenewal { session: SESSION, poll, lease, lease_unpolled: lease, worker: None };
         store.renew(vec![renewal], now).await?;
-        let wish = [Wish { module, commands: None, free: u32::MAX }];
+        let claim_request = [ClaimRequest { module, commands: None, free: u32::MAX }];
         for (number, batch) in batches.by_ref().take(part.rounds(WARM, MEASURED)).enumerate() {
             let outcomes = store.commit(batch).await?;
             if outcomes.iter().any(|outcome| *outcome != Outcome::Committed) {
@@ -75,7 +71,7 @@ fn commits(part: Part, claims: Claims) -> Result<(), Box<dyn Error>> {
             if claims == Claims::None {
                 continue;
             }
-            let taken = store.claim(SESSION, &wish, now).await?.len();
+            let taken = store.claim(SESSION, &claim_request, now).await?.len();
             if taken != TAKEN.min((number + 1) * BATCH / 4) {
                 return Err(format!("{taken} attempts were taken").into());
             }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use windlass_core::Retry;
-use windlass_engine::{
-    ports::{Change, StoredFlow},
+use windlass_store::{
+    Change, StoredFlow,
     resident::{Batch, Room, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};

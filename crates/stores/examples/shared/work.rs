@@ -6,7 +6,7 @@ use windlass_core::{
     Action, Command, Context, Effect, Event, EventKind, Flow, Input, Json, Millis, Name, Rejection, Retry,
     StepDefinition, Task, TaskId, Timestamp, apply,
 };
-use windlass_engine::ports::TaskChange;
+use windlass_store::TaskChange;
 
 /// So many steps one after the other; each can be undone.
 pub(crate) fn flow(steps: usize, retry: Retry) -> Result<Arc<Flow>, Box<dyn Error>> {

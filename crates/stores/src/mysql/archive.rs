@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use mysql_async::{Conn, prelude::Queryable as _};
-use windlass_engine::ports::{Archive, ImportStage, SERVER_SILENT_AFTER, StoreError};
+use windlass_store::{Archive, ImportStage, SERVER_SILENT_AFTER, StoreError};
 
 use super::{
     commit::NOW,

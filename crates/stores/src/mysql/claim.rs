@@ -5,7 +5,7 @@
 
 use mysql_async::Row;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Now, Quarantine, SessionId, StoreError, Wish};
+use windlass_store::{AttemptId, ClaimRequest, Claimed, Now, Quarantine, SessionId, StoreError};
 
 use super::{
     columns::Columns as _,
@@ -43,9 +43,16 @@ pub(super) struct Wanted<'w> {
 }
 
 impl<'w> Wanted<'w> {
-    fn new(session: SessionId, wish: &'w Wish, now: Now, damaged: &'w [TaskId]) -> Self {
-        let most = (wish.free as usize).min(CLAIMS_AT_ONCE);
-        Self { session, module: &wish.module, commands: wish.commands.as_deref(), most, now, damaged }
+    fn new(session: SessionId, claim_request: &'w ClaimRequest, now: Now, damaged: &'w [TaskId]) -> Self {
+        let most = (claim_request.free as usize).min(CLAIMS_AT_ONCE);
+        Self {
+            session,
+            module: &claim_request.module,
+            commands: claim_request.commands.as_deref(),
+            most,
+            now,
+            damaged,
+        }
     }
 
     /// The end of a condition: only its commands, and no damaged tasks.
@@ -71,16 +78,16 @@ impl<'w> Wanted<'w> {
     }
 }
 
-/// Hands attempts to a session as one of its wishes says.
+/// Hands attempts to a session as one of its claim requests says.
 pub(super) async fn claim(
     connection: &mut Connection<'_>,
     quarantine: &Quarantine,
     session: SessionId,
-    wish: &Wish,
+    claim_request: &ClaimRequest,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
     let damaged = left_out(quarantine);
-    let wanted = Wanted::new(session, wish, now, &damaged);
+    let wanted = Wanted::new(session, claim_request, now, &damaged);
     let mut script = Script::begin();
     let limit = script.add("SELECT 1 FROM windlass_limit WHERE queue = ? LIMIT 1", cells![wanted.module]);
     let keyed =

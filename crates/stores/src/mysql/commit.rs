@@ -12,7 +12,7 @@ use std::{
 };
 
 use windlass_core::{Name, TaskId};
-use windlass_engine::ports::{Change, Outcome, StoreError};
+use windlass_store::{Change, Outcome, StoreError};
 
 use super::{
     connection::{Connection, Database, TRIES_MAX, pause},

@@ -21,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-use windlass_engine::ports::StoreError;
+use windlass_store::StoreError;
 
 use super::{
     error::Fault,
@@ -298,7 +298,7 @@ macro_rules! retrying {
                         tries += 1;
                         let again = fault.is_contention() || fault.is_lost_connection();
                         if !again || tries >= $crate::mysql::connection::TRIES_MAX {
-                            break Err(windlass_engine::ports::StoreError::from(fault));
+                            break Err(windlass_store::StoreError::from(fault));
                         }
                         $crate::mysql::connection::pause(tries).await;
                     }

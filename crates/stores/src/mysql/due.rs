@@ -1,7 +1,7 @@
 //! What is due, and messages that wait.
 
 use windlass_core::Wakeup;
-use windlass_engine::ports::{Due, Envelope, Now, Quarantine};
+use windlass_store::{Due, Envelope, Now, Quarantine};
 
 use super::{
     columns::Columns as _,

@@ -1,7 +1,7 @@
 //! Tasks that applications enqueued, by the procedures of `migrations/0002.sql`.
 
 use windlass_core::TaskId;
-use windlass_engine::ports::{Enqueued, Settlement, Standing};
+use windlass_store::{Enqueued, Settlement, Standing};
 
 use super::{
     columns::Columns as _,

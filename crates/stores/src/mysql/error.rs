@@ -2,7 +2,7 @@
 
 use mysql_async::{DriverError, Error};
 use thiserror::Error;
-use windlass_engine::ports::{DamagedTask, Quarantine, StoreError};
+use windlass_store::{DamagedTask, Quarantine, StoreError};
 
 /// Something went wrong.
 #[derive(Debug, Error)]

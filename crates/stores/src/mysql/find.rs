@@ -7,7 +7,7 @@ use std::{
 
 use mysql_async::Row;
 use windlass_core::{AlarmId, Millis, TaskId};
-use windlass_engine::ports::{MessageId, SessionId, UniqueKey};
+use windlass_store::{MessageId, SessionId, UniqueKey};
 
 use super::{
     columns::Columns as _,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mysql_async::Row;
 use windlass_core::Millis;
-use windlass_engine::ports::{Claimed, Limit, Now, Quarantine, Starts};
+use windlass_store::{Claimed, Limit, Now, Quarantine, Starts};
 
 use super::{
     columns::Columns as _,

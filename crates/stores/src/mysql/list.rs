@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use windlass_core::TaskId;
-use windlass_engine::ports::{Loaded, Page, TaskQuery};
+use windlass_store::{Loaded, Page, TaskQuery};
 
 use super::{
     columns::Columns as _,

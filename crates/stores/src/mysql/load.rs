@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mysql_async::Row;
 use windlass_core::TaskId;
-use windlass_engine::ports::Loaded;
+use windlass_store::Loaded;
 
 use super::{
     columns::Columns as _,

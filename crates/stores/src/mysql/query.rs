@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use mysql_async::Row;
 use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{DamagedTask, LogLine, Quarantine, StoreError, StoredAlarm, Unannounced},
-    stored,
-};
+use windlass_store::{DamagedTask, LogLine, Quarantine, StoreError, StoredAlarm, Unannounced, stored};
 
 use super::{
     columns::Columns as _,

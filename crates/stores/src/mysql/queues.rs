@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_core::{ActKey, Actor, TaskId, Timestamp};
-use windlass_engine::ports::{DamagedTask, Quarantine, QueuePause, QueueState, StoreError};
+use windlass_store::{DamagedTask, Quarantine, QueuePause, QueueState, StoreError};
 
 use super::{
     columns::Columns as _,

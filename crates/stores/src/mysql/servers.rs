@@ -1,7 +1,7 @@
 //! Servers on the database, and which of them does what only one does.
 
 use windlass_core::{Millis, Timestamp};
-use windlass_engine::ports::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
+use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
 
 use super::{
     columns::Columns as _,

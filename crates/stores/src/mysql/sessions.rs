@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Millis, TaskId, Timestamp};
-use windlass_engine::ports::{
+use windlass_store::{
     Adoption, AttemptId, Claimed, EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState,
 };
 

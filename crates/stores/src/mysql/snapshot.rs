@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use mysql_async::Row;
 use windlass_core::{TaskId, Timestamp, Wakeup};
-use windlass_engine::ports::{Announced, KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
+use windlass_store::{Announced, KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
 
 use super::{
     columns::Columns as _,

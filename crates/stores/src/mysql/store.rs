@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
-use windlass_engine::{
-    is_adhoc,
-    ports::{
-        Adoption, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState, Loaded,
-        LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
-        ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
-        StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
-    },
+use windlass_core::{
+    ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, is_adhoc,
+};
+use windlass_store::{
+    Adoption, AttemptId, Change, ClaimRequest, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, LimitState,
+    Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 use super::{
@@ -132,11 +131,16 @@ impl Store for MySqlStore {
         self.database.within(committed).await
     }
 
-    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
         let mut claimed = Vec::new();
-        for wish in wishes.iter().filter(|wish| wish.free > 0) {
+        for claim_request in claim_requests.iter().filter(|claim_request| claim_request.free > 0) {
             let result: Result<Vec<Claimed>, StoreError> = retrying!(self.database, |connection| {
-                claim::claim(&mut connection, &self.flows.quarantine, session, wish, now).await
+                claim::claim(&mut connection, &self.flows.quarantine, session, claim_request, now).await
             });
             match result {
                 Ok(found) => claimed.extend(found),

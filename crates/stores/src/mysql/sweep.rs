@@ -5,11 +5,8 @@
 //! asked for is ever half there. A child that succeeded stays until the topmost task above it has ended: it may be asked
 //! to undo itself. Where what happened is announced, a task stays until all of it was.
 
-use windlass_core::{Millis, TaskId};
-use windlass_engine::{
-    is_adhoc,
-    ports::{Now, Retention},
-};
+use windlass_core::{Millis, TaskId, is_adhoc};
+use windlass_store::{Now, Retention};
 
 use super::{
     columns::Columns as _,

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use mysql_async::Row;
 use windlass_core::Millis;
-use windlass_engine::ports::{Claimed, Quarantine};
+use windlass_store::{Claimed, Quarantine};
 
 use super::{
     claim::{ATTACHED, Wanted, add_next_claims, add_take, finish, grace},

@@ -4,7 +4,7 @@
 //! thought to be new are only inserted, so that one that is there after all fails.
 
 use windlass_core::{AlarmState, Phase};
-use windlass_engine::{ports::QueuePause, stored};
+use windlass_store::{QueuePause, stored};
 
 use super::{
     script::{Cell, Script, cells},

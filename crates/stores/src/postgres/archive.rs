@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
-use windlass_engine::ports::{Archive, ImportStage, SERVER_SILENT_AFTER, StoreError};
+use windlass_store::{Archive, ImportStage, SERVER_SILENT_AFTER, StoreError};
 
 use super::{
     error::describe,

@@ -7,7 +7,7 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name, TaskId};
-use windlass_engine::ports::{AttemptId, Claimed, Leave, Now, Quarantine, SessionId, StoreError, Wish};
+use windlass_store::{AttemptId, ClaimRequest, Claimed, Leave, Now, Quarantine, SessionId, StoreError};
 
 use super::{
     connection::{Batch, Connection, Database, parameters, retrying},
@@ -109,19 +109,19 @@ const SET_TURN: &str = "UPDATE windlass_queue SET turn = $2 WHERE name = $1";
 /// Looks at one queue with limits or turns so often, each time behind what was found to be held back.
 const ROUNDS_MAX: usize = 16;
 
-/// Hands attempts to a session as its wishes say. What was claimed for one reaches the worker also where the next one fails.
+/// Hands attempts to a session as its claim requests say. What was claimed for one reaches the worker also where the next one fails.
 pub(super) async fn claim_all(
     database: &Database,
     quarantine: &Quarantine,
     session: SessionId,
-    wishes: &[Wish],
+    claim_requests: &[ClaimRequest],
     leave: &Leave,
     now: Now,
 ) -> Result<Vec<Claimed>, StoreError> {
     let mut claimed = Vec::new();
-    for wish in wishes {
+    for claim_request in claim_requests {
         let found: Result<Vec<Claimed>, StoreError> = retrying!(database, |connection| {
-            claim(&mut connection, quarantine, session, wish, leave, now).await
+            claim(&mut connection, quarantine, session, claim_request, leave, now).await
         });
         match found {
             Ok(found) => claimed.extend(found),
@@ -132,22 +132,22 @@ pub(super) async fn claim_all(
     Ok(claimed)
 }
 
-/// Hands attempts to a session as one of its wishes says. What others have just made ready is left to them where nothing
+/// Hands attempts to a session as one of its claim requests says. What others have just made ready is left to them where nothing
 /// else rules the queue.
 async fn claim(
     connection: &mut Connection<'_>,
     quarantine: &Quarantine,
     session: SessionId,
-    wish: &Wish,
+    claim_request: &ClaimRequest,
     leave: &Leave,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
     let mut batch = Batch::default();
-    add_claim(&mut batch, quarantine, session, wish, leave, now);
+    add_claim(&mut batch, quarantine, session, claim_request, leave, now);
     let results = connection.send(batch).await.map_err(not_again)?;
-    match claimed(&results, session, wish, now)? {
+    match claimed(&results, session, claim_request, now)? {
         Some(claimed) => Ok(claimed),
-        None => claim_ruled(connection, quarantine, session, wish, now).await,
+        None => claim_ruled(connection, quarantine, session, claim_request, now).await,
     }
 }
 
@@ -157,21 +157,21 @@ fn not_again(fault: Fault) -> Fault {
     if fault.is_lost_connection() { Fault::Store(StoreError::from(fault)) } else { fault }
 }
 
-/// Adds statements that claim as a wish says.
+/// Adds statements that claim as a claim request says.
 pub(super) fn add_claim<'w>(
     batch: &mut Batch<'w>,
     quarantine: &Quarantine,
     session: SessionId,
-    wish: &'w Wish,
+    claim_request: &'w ClaimRequest,
     leave: &Leave,
     now: Now,
 ) {
     batch.add(
         CLAIM,
         parameters![
-            wish.module.as_str(),
-            commands(wish),
-            i64::from(wish.free),
+            claim_request.module.as_str(),
+            commands(claim_request),
+            i64::from(claim_request.free),
             Uuid::from_u128(session.0),
             now.wall.0,
             to_integer(now.mono.0),
@@ -182,7 +182,7 @@ pub(super) fn add_claim<'w>(
             damaged(quarantine)
         ],
     );
-    batch.add(IS_RULED, parameters![wish.module.as_str()]);
+    batch.add(IS_RULED, parameters![claim_request.module.as_str()]);
 }
 
 /// The tasks of which nothing is claimed.
@@ -197,7 +197,7 @@ pub(super) const CLAIM_STATEMENTS: usize = 2;
 pub(super) fn claimed(
     results: &[Vec<Row>],
     session: SessionId,
-    wish: &Wish,
+    claim_request: &ClaimRequest,
     now: Now,
 ) -> Result<Option<Vec<Claimed>>, Fault> {
     let [claimed, is_ruled] = results else { return Ok(None) };
@@ -205,11 +205,11 @@ pub(super) fn claimed(
     if claimed.is_empty() && is_ruled {
         return Ok(None);
     }
-    in_order(claimed, session, &wish.module, now).map(Some)
+    in_order(claimed, session, &claim_request.module, now).map(Some)
 }
 
-fn commands(wish: &Wish) -> Option<Vec<&str>> {
-    wish.commands.as_ref().map(|commands| commands.iter().map(|command| command.as_str()).collect())
+fn commands(claim_request: &ClaimRequest) -> Option<Vec<&str>> {
+    claim_request.commands.as_ref().map(|commands| commands.iter().map(|command| command.as_str()).collect())
 }
 
 /// What was claimed, in the order of the queue.
@@ -243,16 +243,16 @@ async fn claim_ruled(
     connection: &mut Connection<'_>,
     quarantine: &Quarantine,
     session: SessionId,
-    wish: &Wish,
+    claim_request: &ClaimRequest,
     now: Now,
 ) -> Result<Vec<Claimed>, Fault> {
-    let queue = hold_queue(connection, quarantine, session, wish, now).await?;
+    let queue = hold_queue(connection, quarantine, session, claim_request, now).await?;
     let Queue { is_paused: false, mut turn, grace: Some(grace), mut hands } = queue else {
         connection.roll_back().await?;
         return Ok(Vec::new());
     };
-    let module = wish.module.as_str();
-    let (most, mut chosen) = (wish.free as usize, Vec::<Candidate>::new());
+    let module = claim_request.module.as_str();
+    let (most, mut chosen) = (claim_request.free as usize, Vec::<Candidate>::new());
     for _ in 0..ROUNDS_MAX {
         let missing = most - chosen.len();
         if missing == 0 {
@@ -270,7 +270,7 @@ async fn claim_ruled(
                     &module,
                     &turn.as_ref().map_or(&[][..], |turn| &turn.key),
                     &keys,
-                    &commands(wish),
+                    &commands(claim_request),
                     &blocked_commands,
                     &blocked_keys,
                     &to_integer(most as u64),
@@ -300,7 +300,7 @@ async fn claim_ruled(
             break;
         }
     }
-    hand_out(connection, session, wish, chosen, (turn, grace), &hands, now).await
+    hand_out(connection, session, claim_request, chosen, (turn, grace), &hands, now).await
 }
 
 /// Waits until nobody else claims of the queue, and reads what counts under its limits.
@@ -308,10 +308,10 @@ async fn hold_queue(
     connection: &mut Connection<'_>,
     quarantine: &Quarantine,
     session: SessionId,
-    wish: &Wish,
+    claim_request: &ClaimRequest,
     now: Now,
 ) -> Result<Queue, Fault> {
-    let (module, mono) = (wish.module.as_str(), to_integer(now.mono.0));
+    let (module, mono) = (claim_request.module.as_str(), to_integer(now.mono.0));
     let mut batch = Batch::begin();
     batch.add(QUEUE, parameters![module]);
     batch.add(SESSION, parameters![Uuid::from_u128(session.0)]);
@@ -352,7 +352,7 @@ fn candidate(row: &Row) -> Result<Candidate, Fault> {
 async fn hand_out(
     connection: &mut Connection<'_>,
     session: SessionId,
-    wish: &Wish,
+    claim_request: &ClaimRequest,
     chosen: Vec<Candidate>,
     (turn, grace): (Option<Turn>, Millis),
     hands: &Hands,
@@ -386,9 +386,9 @@ async fn hand_out(
     if !names.is_empty() {
         batch.add(BEGIN_STARTS, parameters![names, keys, tasks, acts, mono]);
     }
-    batch.add(SET_TURN, parameters![wish.module.as_str(), turn.map(|turn| turn.write())]);
+    batch.add(SET_TURN, parameters![claim_request.module.as_str(), turn.map(|turn| turn.write())]);
     let results = connection.send(batch.and_commit()).await.map_err(not_again)?;
-    let mut claimed = in_order(&results[0], session, &wish.module, now)?;
+    let mut claimed = in_order(&results[0], session, &claim_request.module, now)?;
     // In the order of their turns.
     let place = |claimed: &Claimed| {
         chosen.iter().position(|candidate| {

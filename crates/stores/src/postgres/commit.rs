@@ -9,7 +9,7 @@ use std::{
 
 use uuid::Uuid;
 use windlass_core::Name;
-use windlass_engine::ports::{Ask, Change, Claimed, Leave, Now, Outcome, Quarantine, StoreError};
+use windlass_store::{Ask, Change, Claimed, Leave, Now, Outcome, Quarantine, StoreError};
 
 use super::{
     claim::{CLAIM_STATEMENTS, add_claim, claimed},
@@ -180,8 +180,8 @@ impl Committer {
             batch.add(USE_QUEUES, parameters![names]);
         }
         add_writes(&mut batch, writes);
-        for Ask { session, wish } in asks {
-            add_claim(&mut batch, quarantine, *session, wish, leave, *now);
+        for Ask { session, claim_request } in asks {
+            add_claim(&mut batch, quarantine, *session, claim_request, leave, *now);
         }
         let results = connection.send(batch.and_commit()).await?;
         if tells && results.first().is_some_and(|told| !told.is_empty()) {
@@ -191,7 +191,8 @@ impl Committer {
             self.queues.lock().unwrap_or_else(PoisonError::into_inner).extend(new_queues);
         }
         let answers = results[results.len() - asks.len() * CLAIM_STATEMENTS..].chunks(CLAIM_STATEMENTS);
-        let answers = answers.zip(asks).map(|(rows, ask)| claimed(rows, ask.session, &ask.wish, *now));
+        let answers =
+            answers.zip(asks).map(|(rows, ask)| claimed(rows, ask.session, &ask.claim_request, *now));
         // It is on disk, whatever the answers are.
         Ok(answers.map(Result::unwrap_or_default).collect())
     }

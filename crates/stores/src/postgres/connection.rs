@@ -264,7 +264,7 @@ macro_rules! retrying {
                     tries += 1;
                     let again = fault.is_contention() || fault.is_lost_connection();
                     if !again || tries >= crate::postgres::connection::TRIES_MAX {
-                        break Err(windlass_engine::ports::StoreError::from(fault));
+                        break Err(windlass_store::StoreError::from(fault));
                     }
                     crate::postgres::connection::pause(tries).await;
                 }

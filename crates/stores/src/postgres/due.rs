@@ -3,7 +3,7 @@
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{TaskId, Wakeup};
-use windlass_engine::ports::{Due, Envelope, Now, Quarantine};
+use windlass_store::{Due, Envelope, Now, Quarantine};
 
 use super::{
     connection::{Batch, Connection, parameters},

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 use windlass_core::TaskId;
-use windlass_engine::ports::{Enqueued, Settlement, Standing};
+use windlass_store::{Enqueued, Settlement, Standing};
 
 use super::{
     connection::{Batch, Connection, parameters},

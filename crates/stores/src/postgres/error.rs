@@ -5,7 +5,7 @@ use std::error::Error as _;
 use deadpool_postgres::{HookError, PoolError};
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
-use windlass_engine::ports::{DamagedTask, Quarantine, StoreError};
+use windlass_store::{DamagedTask, Quarantine, StoreError};
 
 /// Something went wrong.
 #[derive(Debug, Error)]

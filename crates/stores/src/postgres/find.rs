@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{AlarmId, Millis, TaskId};
-use windlass_engine::ports::{MessageId, SessionId, StoreError, UniqueKey};
+use windlass_store::{MessageId, SessionId, StoreError, UniqueKey};
 
 use super::{
     connection::{Batch, Connection, parameters},

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio_postgres::Row;
 use windlass_core::Name;
-use windlass_engine::ports::{DamagedTask, Quarantine, StoreError, StoredFlow};
+use windlass_store::{DamagedTask, Quarantine, StoreError, StoredFlow};
 
 use super::{
     connection::Connection,

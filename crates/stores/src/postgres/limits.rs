@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{Millis, Name};
-use windlass_engine::ports::{Claimed, Limit, Now, Quarantine, Starts};
+use windlass_store::{Claimed, Limit, Now, Quarantine, Starts};
 
 use super::{
     connection::{Batch, Connection, parameters},

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use uuid::Uuid;
 use windlass_core::TaskId;
-use windlass_engine::ports::{Loaded, Page, TaskQuery};
+use windlass_store::{Loaded, Page, TaskQuery};
 
 use super::{
     connection::Connection,

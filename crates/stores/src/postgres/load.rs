@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::TaskId;
-use windlass_engine::ports::Loaded;
+use windlass_store::Loaded;
 
 use super::{connection::Connection, error::Fault, flows::Flows};
 use crate::rows::{TaskParts, name, of_task, small};

@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 use windlass_core::{Alarm, AlarmId, Event, Lock, LockName, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{DamagedTask, LogLine, Quarantine, StoreError, StoredAlarm, Unannounced},
-    stored,
-};
+use windlass_store::{DamagedTask, LogLine, Quarantine, StoreError, StoredAlarm, Unannounced, stored};
 
 use super::{connection::Connection, error::Fault};
 use crate::rows::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use windlass_core::{ActKey, Actor, TaskId, Timestamp};
-use windlass_engine::ports::{DamagedTask, Quarantine, QueuePause, QueueState, StoreError};
+use windlass_store::{DamagedTask, Quarantine, QueuePause, QueueState, StoreError};
 
 use super::{
     connection::{Batch, Connection, parameters},

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 use windlass_core::{Millis, Timestamp};
-use windlass_engine::ports::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
+use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
 
 use super::{
     connection::{Batch, Connection, parameters},

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 use windlass_core::Timestamp;
-use windlass_engine::ports::{
+use windlass_store::{
     Adoption, AttemptId, Claimed, EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState,
 };
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_core::{TaskId, Timestamp, Wakeup};
-use windlass_engine::ports::{Announced, KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
+use windlass_store::{Announced, KeyChange, RowSnapshot, Snapshot, Store, StoreError, Submitted};
 
 use super::{
     connection::Database,

@@ -1,19 +1,15 @@
 //! The store port over the database.
-
 use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
-use windlass_engine::{
-    is_adhoc,
-    ports::{
-        Adoption, Ask, AttemptId, Change, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave, LimitState,
-        Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState,
-        Service, ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
-        StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, Wish,
-    },
+use windlass_store::{
+    Adoption, Ask, AttemptId, Change, ClaimRequest, Claimed, Due, Enqueued, EnqueuedTasks, Envelope, Leave,
+    LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId,
+    ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
+    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 use super::{
@@ -189,20 +185,25 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn claim(&self, session: SessionId, wishes: &[Wish], now: Now) -> Result<Vec<Claimed>, StoreError> {
-        self.claim_leaving(session, wishes, &Leave::default(), now).await
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        self.claim_leaving(session, claim_requests, &Leave::default(), now).await
     }
 
     async fn claim_leaving(
         &self,
         session: SessionId,
-        wishes: &[Wish],
+        claim_requests: &[ClaimRequest],
         leave: &Leave,
         now: Now,
     ) -> Result<Vec<Claimed>, StoreError> {
-        let (inner, wishes, leave) = (self.inner.clone(), wishes.to_vec(), leave.clone());
+        let (inner, claim_requests, leave) = (self.inner.clone(), claim_requests.to_vec(), leave.clone());
         self.spawn(async move {
-            claim::claim_all(&inner.database, inner.damaged(), session, &wishes, &leave, now).await
+            claim::claim_all(&inner.database, inner.damaged(), session, &claim_requests, &leave, now).await
         })
         .await
     }
@@ -258,7 +259,7 @@ impl Store for PostgresStore {
         let Ok(name) = Name::new(name) else { return Ok(None) };
         let inner = self.inner.clone();
         // One that came with tasks goes with the last of them, so it is looked whether it is there.
-        let Some(version) = version.filter(|_| !is_adhoc(name.as_str())) else {
+        let Some(version) = version.filter(|_| !windlass_core::is_adhoc(name.as_str())) else {
             let newest = self.spawn(async move {
                 let Inner { database, flows, newest, .. } = &*inner;
                 let ask = |names| async move {

@@ -6,7 +6,7 @@
 
 use uuid::Uuid;
 use windlass_core::Millis;
-use windlass_engine::ports::{Now, Retention};
+use windlass_store::{Now, Retention};
 
 use super::{
     connection::{Batch, Connection, parameters},

@@ -3,10 +3,7 @@
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use windlass_core::{AlarmState, Phase};
-use windlass_engine::{
-    ports::{QueuePause, StoredFlow},
-    stored,
-};
+use windlass_store::{QueuePause, StoredFlow, stored};
 
 use super::{
     connection::{Batch, parameters},

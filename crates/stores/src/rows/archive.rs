@@ -1,6 +1,6 @@
 //! What an import fills, how it keeps servers away meanwhile, and what an export reads of keys.
 
-use windlass_engine::ports::{ImportStage, StoreError, SubmitKey};
+use windlass_store::{ImportStage, StoreError, SubmitKey};
 
 /// The tables with what a store keeps of tasks and of all that belongs to them, in every product.
 pub(crate) const FILLED: [&str; 18] = [

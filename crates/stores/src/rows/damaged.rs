@@ -1,10 +1,7 @@
 //! Damaged rows that are of no task: each is left out, and the quarantine remembers it.
 
 use windlass_core::{Alarm, AlarmId, AlarmKind, AlarmState, Lock, LockName, Name, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{DamagedTask, Envelope, Limit, MessageId, Quarantine, Sender, StoreError},
-    stored,
-};
+use windlass_store::{DamagedTask, Envelope, Limit, MessageId, Quarantine, Sender, StoreError, stored};
 
 use super::sender;
 

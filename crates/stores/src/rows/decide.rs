@@ -5,14 +5,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use windlass_core::{ActState, Effect, Task, TaskId, Timestamp, Wakeup};
-use windlass_engine::{
-    is_adhoc,
-    ports::{
-        AlarmChange, BuiltOn, Change, Envelope, LockChange, MessageId, Outcome, SessionId, StoredFlow,
-        SubmitKey, TaskChange,
-    },
-    stored,
+use windlass_core::{ActState, Effect, Task, TaskId, Timestamp, Wakeup, is_adhoc};
+use windlass_store::{
+    AlarmChange, BuiltOn, Change, Envelope, LockChange, MessageId, Outcome, SessionId, StoredFlow, SubmitKey,
+    TaskChange, stored,
 };
 
 use super::{Found, FoundWait, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, act_code, wakeup_code};

@@ -1,7 +1,7 @@
 //! How small things are written in columns, alike in every product.
 
 use windlass_core::{ActKey, Direction, Ending, Free, Name, TaskId, TaskStatus, Wakeup};
-use windlass_engine::ports::{PollState, Sender, StoreError};
+use windlass_store::{PollState, Sender, StoreError};
 
 /// How a task can have ended, with the number that stands for it.
 pub(crate) const ENDED: [(TaskStatus, i64); 4] = [

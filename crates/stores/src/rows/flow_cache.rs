@@ -6,10 +6,7 @@ use std::{
 };
 
 use windlass_core::{Flow, Name, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{DamagedTask, Quarantine, StoreError, StoredFlow},
-    stored,
-};
+use windlass_store::{DamagedTask, Quarantine, StoreError, StoredFlow, stored};
 
 use super::small;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use windlass_core::{AlarmId, LockName, Millis, Name, Task, TaskId};
-use windlass_engine::ports::{MessageId, SessionId, UniqueKey};
+use windlass_store::{MessageId, SessionId, UniqueKey};
 
 /// What the database has of what a batch touches, read and locked in the transaction that will write it. While the
 /// batch is decided it becomes what the transaction leaves.

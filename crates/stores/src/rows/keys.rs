@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use windlass_core::{AlarmId, Effect, LockName, Name, TaskId};
-use windlass_engine::ports::{Change, MessageId, SessionId, TaskChange, UniqueKey};
+use windlass_store::{Change, MessageId, SessionId, TaskChange, UniqueKey};
 
 use super::{act_code, wakeup_code};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use windlass_core::{Millis, Name, Ready};
-use windlass_engine::ports::{Claimed, Limit, LimitHolder, LimitState, Now};
+use windlass_store::{Claimed, Limit, LimitHolder, LimitState, Now};
 
 use super::fairness_bytes;
 

@@ -1,7 +1,7 @@
 //! A page of tasks in the making: newest first, looked at one after the other where no index serves a filter.
 
 use windlass_core::{TaskId, TaskStatus};
-use windlass_engine::ports::{Loaded, Page, SCAN_MAX, TaskQuery};
+use windlass_store::{Loaded, Page, SCAN_MAX, TaskQuery};
 
 use super::ENDED;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use windlass_core::{Lock, LockName};
-use windlass_engine::stored;
+use windlass_store::stored;
 
 /// How long the column `holder` is of a lock that nobody has; longer of one that somebody has. Nobody waits for a free
 /// lock, so it says all.

@@ -10,11 +10,8 @@ use std::{
 };
 
 use tokio::{sync::Mutex, time::sleep};
-use windlass_core::Name;
-use windlass_engine::{
-    is_adhoc,
-    ports::{Change, Outcome, StoreError, StoredFlow},
-};
+use windlass_core::{Name, is_adhoc};
+use windlass_store::{Change, Outcome, StoreError, StoredFlow};
 
 /// So long after it was asked an answer is good. Each server counts this on a clock of its own that is never set.
 const GOOD_FOR: Duration = Duration::from_millis(50);

@@ -3,11 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{Act, ActKey, ActState, Flow, Json, Name, State, TaskId, Timestamp, Wakeup};
-use windlass_engine::{
-    ports::{AttemptId, Claim, Claimed, Loaded, SessionId, StoreError},
-    resident::TaskRow,
-    stored,
-};
+use windlass_store::{AttemptId, Claim, Claimed, Loaded, SessionId, StoreError, resident::TaskRow, stored};
 
 use super::{act_key, any_name, from_integer, small, wakeup};
 

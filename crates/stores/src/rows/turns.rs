@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use windlass_core::{Millis, Name};
-use windlass_engine::ports::Limit;
+use windlass_store::Limit;
 
 use super::{fairness_bytes, fairness_key};
 

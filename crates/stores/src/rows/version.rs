@@ -1,6 +1,6 @@
 //! A schema that has changed under a server that runs.
 
-use windlass_engine::ports::StoreError;
+use windlass_store::StoreError;
 
 use super::archive::RESERVED;
 use crate::Schema;

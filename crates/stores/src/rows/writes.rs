@@ -8,9 +8,7 @@ use std::{
 use windlass_core::{
     Alarm, AlarmId, Json, Lock, LockName, LockWaiter, Message, Name, Task, TaskId, Timestamp, Waiting,
 };
-use windlass_engine::ports::{
-    Announced, Limit, LogLine, MessageId, QueuePause, StoredFlow, SubmitKey, UniqueKey,
-};
+use windlass_store::{Announced, Limit, LogLine, MessageId, QueuePause, StoredFlow, SubmitKey, UniqueKey};
 
 /// What a transaction writes. Several changes of one aggregate come to one row.
 #[derive(Debug, Default)]

@@ -2,10 +2,7 @@
 
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{TaskId, Timestamp};
-use windlass_engine::{
-    ports::{Claim, SessionId},
-    resident::ClaimRows as Changes,
-};
+use windlass_store::{Claim, SessionId, resident::ClaimRows as Changes};
 
 use super::{
     checksum::{Checksum, Table},

@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use windlass_core::{LockHolder, State, TaskId, TaskStatus, Timestamp};
-use windlass_engine::{ports::StoreError, stored};
+use windlass_store::{StoreError, stored};
 
 use super::{
     checksum::{Table, unchecked_to},

@@ -4,7 +4,7 @@ use std::{fmt, path::Path};
 
 use rusqlite::{Error, ErrorCode, ffi};
 use windlass_core::TaskId;
-use windlass_engine::ports::{DamagedTask, StoreError};
+use windlass_store::{DamagedTask, StoreError};
 
 use super::room;
 

@@ -1,10 +1,7 @@
 //! Rows of history, and which of them are to be announced.
 
 use rusqlite::{Connection, Statement, params};
-use windlass_engine::{
-    ports::{Announced, TaskChange},
-    stored,
-};
+use windlass_store::{Announced, TaskChange, stored};
 
 use super::{
     checksum::{Checksum, Table},

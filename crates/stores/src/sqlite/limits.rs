@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, Statement, params, types::ValueRef};
 use windlass_core::Millis;
-use windlass_engine::ports::{DamagedTask, Limit, LimitChange, Starts};
+use windlass_store::{DamagedTask, Limit, LimitChange, Starts};
 
 use super::{
     checksum::{Checksum, Table},

@@ -6,8 +6,8 @@
 
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Json, Millis, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{Page, SCAN_MAX, TaskQuery},
+use windlass_store::{
+    Page, SCAN_MAX, TaskQuery,
     resident::{ReadTask, TaskRow},
     stored,
 };

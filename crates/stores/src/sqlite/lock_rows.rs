@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Lock, LockName, Name, version_after_damage};
-use windlass_engine::{
-    ports::{DamagedTask, Envelope, LockChange, MessageId, Sender},
-    resident::DamagedLocks,
-    stored,
-};
+use windlass_store::{DamagedTask, Envelope, LockChange, MessageId, Sender, resident::DamagedLocks, stored};
 
 use super::{
     checksum::{Checksum, Table},

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Member, State};
-use windlass_engine::{resident::TaskRow, stored};
+use windlass_store::{resident::TaskRow, stored};
 
 use super::{
     checksum::{Checksum, Table},

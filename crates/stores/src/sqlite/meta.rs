@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::Timestamp;
-use windlass_engine::ports::DamagedTask;
+use windlass_store::DamagedTask;
 
 use super::{
     checksum::{Checksum, Table},

@@ -1,6 +1,6 @@
 //! Rows in one SQLite file, written by one server.
 //!
-//! Active tasks live in the server's memory (`windlass_engine::resident`); this is where they are written down,
+//! Active tasks live in the server's memory (`windlass_store::resident`); this is where they are written down,
 //! and where what has ended is kept. The writer thread is the limit of the whole system, so everything here is
 //! arranged for it: it only inserts at the ends of tables and updates few small rows.
 //!

@@ -2,10 +2,7 @@
 
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Event, TaskId};
-use windlass_engine::{
-    ports::{Announced, DamagedTask, Unannounced},
-    stored,
-};
+use windlass_store::{Announced, DamagedTask, Unannounced, stored};
 
 use super::{
     checksum::{Checksum, Table},

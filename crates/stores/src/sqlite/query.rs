@@ -2,11 +2,7 @@
 
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{DamagedTask, LogLine, StoredAlarm, SubmitKey},
-    resident::ReadTask,
-    stored,
-};
+use windlass_store::{DamagedTask, LogLine, StoredAlarm, SubmitKey, resident::ReadTask, stored};
 
 use super::{
     checksum::Table,

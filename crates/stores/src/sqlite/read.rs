@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, Row, Statement};
 use windlass_core::{ActKey, ActState, Json, Name, State, TaskId};
-use windlass_engine::{ports::StoredFlow, resident::TaskRow, stored};
+use windlass_store::{StoredFlow, resident::TaskRow, stored};
 
 use super::{
     checksum::Table,

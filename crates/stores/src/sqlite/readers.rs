@@ -16,7 +16,7 @@ use std::{
 
 use futures_channel::oneshot;
 use rusqlite::Connection;
-use windlass_engine::ports::StoreError;
+use windlass_store::StoreError;
 
 use super::{
     connect::{Role, connect},

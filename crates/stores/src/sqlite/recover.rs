@@ -6,8 +6,8 @@
 
 use rusqlite::{Connection, Row};
 use windlass_core::{Actor, Name, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{DamagedTask, QueueChange, QueuePause, StoredFlow},
+use windlass_store::{
+    DamagedTask, QueueChange, QueuePause, StoredFlow,
     resident::{Recovered, Room, TaskRow},
 };
 

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Phase, TaskId, Timestamp};
-use windlass_engine::{
-    ports::DamagedTask,
+use windlass_store::{
+    DamagedTask,
     resident::{LimitedLine, Line, LinePlace, Params, ReadTask, Room, TaskRow, WakePlace},
     stored,
 };

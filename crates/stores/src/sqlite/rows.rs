@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, hash_map::Entry};
 
 use rusqlite::{Connection, Statement, params};
 use windlass_core::{AlarmState, Name, Phase, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{AlarmChange, Change, KeyChange, LogLine, QueueChange, StoredFlow, TaskChange},
+use windlass_store::{
+    AlarmChange, Change, KeyChange, LogLine, QueueChange, StoredFlow, TaskChange,
     resident::{Line, LinePlace, Rest},
     stored,
 };

@@ -10,11 +10,9 @@ use std::{
 use async_trait::async_trait;
 use futures_channel::oneshot;
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{
-        DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
-        Unannounced, UniqueKey,
-    },
+use windlass_store::{
+    DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced,
+    UniqueKey,
     resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, Room, RowSink, WakePlace, Written},
 };
 

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use windlass_core::{TaskId, Timestamp};
-use windlass_engine::ports::{Announced, KeyChange, Snapshot, Store, StoreError, SubmitKey, Submitted};
+use windlass_store::{Announced, KeyChange, Snapshot, Store, StoreError, SubmitKey, Submitted};
 
 use super::{
     connect::{Role, connect},

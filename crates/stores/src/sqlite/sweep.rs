@@ -11,10 +11,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::{Ending, Millis, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{Now, Retention},
-    stored,
-};
+use windlass_store::{Now, Retention, stored};
 
 use super::{
     checksum::{Checksum, Table},

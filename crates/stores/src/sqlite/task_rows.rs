@@ -2,11 +2,7 @@
 
 use rusqlite::{OptionalExtension, Statement, params};
 use windlass_core::{Ending, TaskId, Timestamp};
-use windlass_engine::{
-    ports::{SubmitKey, TaskChange},
-    resident::Rest,
-    stored,
-};
+use windlass_store::{SubmitKey, TaskChange, resident::Rest, stored};
 
 use super::{
     checksum::{Checksum, Table},

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use windlass_core::{Phase, Task, TaskId, Timestamp};
-use windlass_engine::resident::Rest;
+use windlass_store::resident::Rest;
 
 use super::directory::{Directory, Place};
 

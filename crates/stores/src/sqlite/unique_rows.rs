@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Statement, params};
 use windlass_core::TaskId;
-use windlass_engine::ports::{TaskChange, UniqueKey};
+use windlass_store::{TaskChange, UniqueKey};
 
 use super::{
     checksum::{Checksum, Table},

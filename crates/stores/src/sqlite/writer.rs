@@ -19,8 +19,8 @@ use std::{
 
 use futures_channel::oneshot;
 use rusqlite::{Connection, DEFAULT_NAME, wal::CheckpointMode};
-use windlass_engine::{
-    ports::{Now, Retention, StoreError},
+use windlass_store::{
+    Now, Retention, StoreError,
     resident::{Batch, Recovered, Room, Written},
 };
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{Millis, OnFailure, Timestamp};
-use windlass_engine::{
-    ports::{Now, Store as _, StoreError, TaskQuery},
+use windlass_store::{
+    Now, Store as _, StoreError, TaskQuery,
     resident::{BodyPolicy, Resident, RestPolicy, Room, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};

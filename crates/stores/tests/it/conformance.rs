@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use windlass_conformance::{Bench, differ, run, run_staging};
 use windlass_core::{Millis, TaskId, Timestamp};
-use windlass_engine::{
-    conformance::{Bench, differ, run, run_staging},
+use windlass_store::{
+    Now, Store,
     memory::MemorySink,
-    ports::{Now, Store},
     resident::{Resident, RestPolicy},
 };
 use windlass_stores::sqlite::SqliteSink;

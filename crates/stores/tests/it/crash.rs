@@ -7,7 +7,7 @@ use std::{
 };
 
 use windlass_core::OnFailure;
-use windlass_engine::resident::RowSink;
+use windlass_store::resident::RowSink;
 use windlass_stores::sqlite::{SqliteOptions, doctor};
 
 use crate::story::{Place, Story, flow, flow_change, id, open, wait, write};

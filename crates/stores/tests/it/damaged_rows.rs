@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use windlass_conformance::block_on;
 use windlass_core::{
     Alarm, AlarmCommand, AlarmId, Flow, Millis, OnFailure, StepDefinition, StuckKind, TaskId, Timestamp,
 };
-use windlass_engine::{
-    conformance::block_on,
-    ports::{AlarmChange, Change, Now, Outcome, Store as _, StoreError, StoredFlow},
+use windlass_store::{
+    AlarmChange, Change, Now, Outcome, Store as _, StoreError, StoredFlow,
     resident::{Resident, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};

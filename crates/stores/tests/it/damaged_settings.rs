@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use windlass_conformance::block_on;
 use windlass_core::{ActKey, Lock, LockCommand, LockOwner, Message, Millis, OnFailure, TaskId, Timestamp};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{
-        Change, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange, QueuePause, SessionId,
-        SessionRenewal, Store as _, Wish,
-    },
-    resident::Resident,
+use windlass_store::{
+    Change, ClaimRequest, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange, QueuePause,
+    SessionId, SessionRenewal, Store as _, resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};
 
@@ -181,8 +178,8 @@ fn with_ready_task(place: &Place, more: Vec<Change>) {
 
 /// How many attempts of the queue `module` a worker gets.
 fn claimed(store: &Resident) -> usize {
-    let wish = Wish { module: name("module"), commands: None, free: 9 };
-    let wishes = [wish];
+    let claim_request = ClaimRequest { module: name("module"), commands: None, free: 9 };
+    let claim_requests = [claim_request];
     // The grace of the start is over then.
     let later = Now { mono: Millis(10_000), ..now(10_000) };
     let _ = block_on(store.due(later, 9)).unwrap();
@@ -190,8 +187,8 @@ fn claimed(store: &Resident) -> usize {
     let (session, poll) = (SessionId(7), PollState::Unknown);
     let renewal = SessionRenewal { session, poll, lease, lease_unpolled: lease, worker: None };
     block_on(store.renew(vec![renewal], later)).unwrap();
-    block_on(store.prepare_claims(&wishes)).unwrap();
-    block_on(store.claim(session, &wishes, later)).unwrap().len()
+    block_on(store.prepare_claims(&claim_requests)).unwrap();
+    block_on(store.claim(session, &claim_requests, later)).unwrap().len()
 }
 
 #[test]

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
+use windlass_conformance::block_on;
 use windlass_core::{
     ActKey, Alarm, AlarmCommand, AlarmId, AlarmState, Effect, LockCommand, LockOwner, Message, Millis,
     OnFailure, StuckKind, TaskId, waits,
 };
-use windlass_engine::{
-    conformance::block_on,
-    ports::{
-        AlarmChange, AttemptId, Change, Limit, LimitChange, LockChange, Now, Outcome, PollState, QueueChange,
-        QueuePause, SessionId, SessionRenewal, Store, StoreError, Wish,
-    },
+use windlass_store::{
+    AlarmChange, AttemptId, Change, ClaimRequest, Limit, LimitChange, LockChange, Now, Outcome, PollState,
+    QueueChange, QueuePause, SessionId, SessionRenewal, Store, StoreError,
 };
 
 use crate::story::{Story, at, flow, flow_change, id, name, now};
@@ -194,12 +192,12 @@ const SESSION: SessionId = SessionId(7);
 
 /// What a worker gets of the queue `module`.
 fn claimed(store: &dyn Store) -> Vec<AttemptId> {
-    let wishes = [Wish { module: name("module"), commands: None, free: 9 }];
+    let claim_requests = [ClaimRequest { module: name("module"), commands: None, free: 9 }];
     let later = Now { mono: Millis(10_000), ..now(10_000) };
     let (lease, poll) = (Millis(60_000), PollState::Unknown);
     let renewal = SessionRenewal { session: SESSION, poll, lease, lease_unpolled: lease, worker: None };
     block_on(store.renew(vec![renewal], later)).unwrap();
-    let claimed = block_on(store.claim(SESSION, &wishes, later)).unwrap();
+    let claimed = block_on(store.claim(SESSION, &claim_requests, later)).unwrap();
     claimed.into_iter().map(|claimed| claimed.id).collect()
 }
 

@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
+use windlass_conformance::block_on;
 use windlass_core::{ActKey, Effect, Flow, Millis, OnFailure, TaskId, waits};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, LogLine, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoreError, Wish},
+use windlass_store::{
+    Change, ClaimRequest, LogLine, Now, Outcome, PollState, SessionId, SessionRenewal, Store, StoreError,
 };
 use windlass_testkit::{Product, Server};
 
@@ -63,8 +63,8 @@ pub(crate) fn renew(store: &dyn Store) {
     block_on(store.renew(vec![renewal], NOW)).unwrap();
 }
 
-pub(crate) fn wish(free: u32) -> Vec<Wish> {
-    vec![Wish { module: story::name("module"), commands: None, free }]
+pub(crate) fn claim_request(free: u32) -> Vec<ClaimRequest> {
+    vec![ClaimRequest { module: story::name("module"), commands: None, free }]
 }
 
 /// Polls a future so often, so far apart, and drops it, if it has not ended by then.

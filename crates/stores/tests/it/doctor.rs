@@ -2,8 +2,8 @@
 
 use rusqlite::Connection;
 use windlass_core::{ActKey, Actor, OnFailure, TaskId, TaskStatus};
-use windlass_engine::{
-    ports::{Change, LogLine, QueueChange, QueuePause, StoreError},
+use windlass_store::{
+    Change, LogLine, QueueChange, QueuePause, StoreError,
     resident::{Room, RowSink},
 };
 use windlass_stores::sqlite::{OpenError, SqliteSink, doctor};

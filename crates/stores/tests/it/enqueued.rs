@@ -1,11 +1,9 @@
 //! What applications enqueued, as every database that they can share keeps it: where it waits, what is settled, and how
 //! tables of before get there.
 
+use windlass_conformance::block_on;
 use windlass_core::TaskId;
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Enqueued, Settlement, Store},
-};
+use windlass_store::{Enqueued, Settlement, Store};
 
 /// A database as it is asked.
 pub(crate) struct Shop<'d> {

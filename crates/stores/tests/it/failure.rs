@@ -7,9 +7,9 @@ use std::{
 };
 
 use windlass_core::{Millis, OnFailure, TaskId, Timestamp};
-use windlass_engine::{
-    Engine,
-    ports::{Now, StoreError},
+use windlass_engine::Engine;
+use windlass_store::{
+    Now, StoreError,
     resident::{Recovered, Resident, Room, RowSink, Written},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};

@@ -10,14 +10,13 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
+use windlass_conformance::block_on;
 use windlass_core::{
     ActState, AlarmState, Direction, Ending, EventKind, Json, Millis, Pause, Phase, StuckKind, TaskId,
-    Timestamp, Wakeup,
+    Timestamp, Wakeup, is_adhoc,
 };
-use windlass_engine::{
-    conformance::block_on,
-    is_adhoc,
-    ports::{Due, Now, Starts, Store as _, TaskQuery},
+use windlass_store::{
+    Due, Now, Starts, Store as _, TaskQuery,
     resident::{Resident, Room, RowSink as _},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink, doctor};

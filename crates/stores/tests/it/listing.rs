@@ -3,10 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use windlass_core::{Command, OnFailure, TaskId, TaskStatus};
-use windlass_engine::{
-    ports::{SCAN_MAX, StoreError, TaskQuery},
-    resident::RowSink,
-};
+use windlass_store::{SCAN_MAX, StoreError, TaskQuery, resident::RowSink};
 use windlass_stores::sqlite::SqliteSink;
 
 use crate::story::{Place, Story, at, flow, flow_change, id, name, wait, write};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use windlass_core::{ActKey, Each, Event, EventKind, Flow, Millis, OnFailure, Task, TaskId, evolve};
-use windlass_engine::{
-    ports::{Change, Retention, TaskChange},
+use windlass_store::{
+    Change, Retention, TaskChange,
     resident::{Room, RowSink},
     stored,
 };

@@ -3,11 +3,9 @@
 
 use std::{sync::Arc, time::Instant};
 
+use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Outcome, Store},
-};
+use windlass_store::{Outcome, Store};
 
 use crate::{disturbed::add_flow, story};
 

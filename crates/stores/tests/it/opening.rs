@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use rusqlite::Connection;
 use windlass_core::OnFailure;
-use windlass_engine::resident::{Room, RowSink as _};
+use windlass_store::resident::{Room, RowSink as _};
 use windlass_stores::sqlite::{OpenError, Reserved, SqliteSink, doctor};
 
 use crate::story::{Place, flow, flow_change, options, wait, write};

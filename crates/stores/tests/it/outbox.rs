@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use windlass_conformance::block_on;
 use windlass_core::OnFailure;
-use windlass_engine::{
-    archive,
-    conformance::block_on,
+use windlass_store::{
+    Change, Now, Outcome, Snapshot, Store, StoreError, Unannounced, archive,
     memory::{MemorySink, SharedStore},
-    ports::{Change, Now, Outcome, Snapshot, Store, StoreError, Unannounced},
     resident::Resident,
 };
 use windlass_stores::sqlite::{SqliteSink, SqliteSnapshot, doctor};
@@ -84,7 +83,7 @@ fn what_is_to_be_announced_goes_with_an_export() {
     let ids: Vec<_> = (1..=4).map(|number| id(HOUR, number)).collect();
     let tasks = |store: &dyn Store| -> Vec<_> {
         let loaded = block_on(store.load(&ids)).unwrap();
-        let task = |loaded: Option<windlass_engine::ports::Loaded>| loaded.unwrap().task;
+        let task = |loaded: Option<windlass_store::Loaded>| loaded.unwrap().task;
         let events = |id| block_on(store.events(id, 0, 1_000)).unwrap();
         loaded.into_iter().map(task).map(|task| (events(task.id), task)).collect()
     };

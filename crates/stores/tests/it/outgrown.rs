@@ -4,11 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use windlass_conformance::block_on;
 use windlass_core::{ActState, AlarmState, Direction, Json, Millis, Phase, StuckKind, Timestamp};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Due, Now, Store, TaskQuery, Wish},
-};
+use windlass_store::{ClaimRequest, Due, Now, Store, TaskQuery};
 
 use crate::{
     disturbed::{SESSION, renew},
@@ -60,7 +58,7 @@ pub(crate) fn goes_on(store: &dyn Store) {
 
     // What was ready is handed out.
     renew(store);
-    let wish = Wish { module: story::name("nobody"), commands: None, free: 10 };
-    let claimed = block_on(store.claim(SESSION, &[wish], LATER)).unwrap();
+    let claim_request = ClaimRequest { module: story::name("nobody"), commands: None, free: 10 };
+    let claimed = block_on(store.claim(SESSION, &[claim_request], LATER)).unwrap();
     assert_eq!(claimed.iter().map(|claimed| claimed.id.task).collect::<Vec<_>>(), [holder]);
 }

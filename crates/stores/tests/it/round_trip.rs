@@ -3,8 +3,8 @@
 use windlass_core::{
     ActKey, Actor, Alarm, AlarmCommand, AlarmId, Command, Json, Message, OnFailure, StuckKind, Timestamp,
 };
-use windlass_engine::{
-    ports::{AlarmChange, Change, LogLine, QueueChange, QueuePause, SubmitKey, TaskChange},
+use windlass_store::{
+    AlarmChange, Change, LogLine, QueueChange, QueuePause, SubmitKey, TaskChange,
     resident::{Room, RowSink},
 };
 
@@ -64,7 +64,7 @@ fn an_ended_task_comes_back_by_id_and_not_as_active() {
     let check = |sink: &windlass_stores::sqlite::SqliteSink| {
         let rows = wait(sink.load(&[short.task.id, id(9, 9), long.task.id])).unwrap();
         let task = |index: usize| {
-            let row: windlass_engine::resident::TaskRow = rows[index].clone().unwrap().unwrap();
+            let row: windlass_store::resident::TaskRow = rows[index].clone().unwrap().unwrap();
             row.into_task(|_, _| Some(flow.clone())).unwrap()
         };
         assert_eq!(task(0), *short.task);

@@ -2,12 +2,8 @@
 
 use std::io::{self, Write};
 
-use windlass_engine::{
-    archive,
-    conformance::block_on,
-    examine,
-    ports::{Change, Outcome, RowSnapshot, Snapshot, Store},
-};
+use windlass_conformance::block_on;
+use windlass_store::{Change, Outcome, RowSnapshot, Snapshot, Store, archive, examine};
 
 use crate::{
     disturbed::{add_flow, line, new_task},

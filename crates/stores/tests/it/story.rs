@@ -12,8 +12,8 @@ use windlass_core::{
     Action, Attempt, Command, Context, Effect, Event, EventKind, Failure, Flow, Input, Json, Millis, Name,
     OnFailure, Outcome, Report, StepDefinition, Task, TaskId, Timestamp, apply,
 };
-use windlass_engine::{
-    ports::{Change, Envelope, MessageId, Now, StoreError, StoredFlow, TaskChange},
+use windlass_store::{
+    Change, Envelope, MessageId, Now, StoreError, StoredFlow, TaskChange,
     resident::{Recovered, Room, RowSink},
 };
 use windlass_stores::sqlite::{SqliteOptions, SqliteSink};
@@ -218,7 +218,7 @@ pub(crate) fn write(sink: &SqliteSink, changes: Vec<Change>) {
 pub(crate) fn tasks(recovered: &Recovered) -> BTreeMap<TaskId, Task> {
     let flows: BTreeMap<_, _> =
         recovered.flows.iter().map(|stored| (stored.flow.name.to_string(), stored.flow.clone())).collect();
-    let task = |row: &windlass_engine::resident::TaskRow| {
+    let task = |row: &windlass_store::resident::TaskRow| {
         (row.id, row.clone().into_task(|name, _| flows.get(name).cloned()).unwrap())
     };
     recovered.tasks.iter().map(task).collect()

@@ -4,10 +4,7 @@ use rusqlite::Connection;
 use windlass_core::{
     ActKey, Alarm, AlarmCommand, AlarmId, Input, Millis, OnFailure, Parent, StuckKind, Task,
 };
-use windlass_engine::{
-    ports::{AlarmChange, Change, LogLine, Retention, SubmitKey, TaskChange},
-    resident::RowSink,
-};
+use windlass_store::{AlarmChange, Change, LogLine, Retention, SubmitKey, TaskChange, resident::RowSink};
 
 use crate::story::{Place, Story, at, flow, flow_change, id, now, wait, write};
 

@@ -2,19 +2,21 @@
 
 use std::{net::TcpListener, path::Path, time::Duration};
 
-use anyhow::{Context as _, ensure};
-use tokio::{
-    net::TcpStream,
-    process::{Child, Command},
-    time,
-};
+use anyhow::Context as _;
+use tokio::{net::TcpStream, process::Command, time};
+
+use crate::supervisor::Supervisor;
 
 /// How long it may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Starts HAProxy in front of servers, which sends each request to the one with the fewest connections. Gives its address
-/// once it listens. It is killed when the child is dropped.
-pub(super) async fn start(dir: &Path, servers: &[String]) -> anyhow::Result<(Child, String)> {
+/// Starts HAProxy in front of servers, which sends each request to the one with the fewest connections. Returns its address
+/// once it listens.
+pub(super) async fn start(
+    processes: &mut Supervisor,
+    dir: &Path,
+    servers: &[String],
+) -> anyhow::Result<String> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let mut text = format!(
         "defaults\n  mode http\n  timeout connect 2s\n  timeout client 75s\n  timeout server 75s\n  \
@@ -31,20 +33,16 @@ pub(super) async fn start(dir: &Path, servers: &[String]) -> anyhow::Result<(Chi
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<_> = std::env::split_paths(&path).collect();
     folders.push("/usr/sbin".into());
-    let mut haproxy = Command::new("haproxy")
-        .env("PATH", std::env::join_paths(folders)?)
-        .args(["-db", "-q", "-f"])
-        .arg(&file)
-        .kill_on_drop(true)
-        .spawn()
-        .context("cannot start HAProxy: install the package haproxy")?;
+    let mut haproxy = Command::new("haproxy");
+    haproxy.env("PATH", std::env::join_paths(folders)?).args(["-db", "-q", "-f"]).arg(&file);
+    processes.start("HAProxy", haproxy, None).context("install the package haproxy")?;
     let listens = async {
         while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            ensure!(haproxy.try_wait()?.is_none(), "HAProxy ended at once, for the reason that it gave");
+            processes.check()?;
             time::sleep(Duration::from_millis(10)).await;
         }
-        Ok(())
+        anyhow::Ok(())
     };
     time::timeout(PATIENCE, listens).await.context("HAProxy does not listen")??;
-    Ok((haproxy, format!("http://127.0.0.1:{port}")))
+    Ok(format!("http://127.0.0.1:{port}"))
 }

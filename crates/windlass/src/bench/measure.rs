@@ -79,14 +79,6 @@ async fn metrics(url: &str) -> anyhow::Result<String> {
     Ok(answer)
 }
 
-/// Whether a process of ours has not ended.
-pub(super) fn is_alive(pid: u32) -> anyhow::Result<bool> {
-    let stat =
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).context("cannot read a process's state")?;
-    // The name in parentheses may hold anything; what has ended and was not waited for is a zombie.
-    Ok(!stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
-}
-
 /// CPU time a process has used, in milliseconds.
 pub(super) fn cpu_ms(pid: u32) -> anyhow::Result<f64> {
     let stat =

@@ -5,7 +5,7 @@
 
 mod balancer;
 mod measure;
-mod processes;
+mod site;
 mod worker;
 
 use std::{
@@ -20,9 +20,9 @@ use windlass_api::{FlowDocument, SubmitBatch, SubmitTask, Task, TaskStatus};
 use windlass_client::{Client, TaskFilter};
 
 use measure::{Latencies, StoreCounts, cpu_ms};
-use processes::Processes;
+use site::Site;
 
-pub(crate) use processes::Setting;
+pub(crate) use site::Setting;
 pub(crate) use worker::{WORKER_COMMAND, run_worker};
 
 /// Submits in flight at once.
@@ -164,13 +164,13 @@ impl Workload {
 
 /// Measures `workload` with `n` tasks.
 pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow::Result<Measured> {
-    let processes = Processes::start(setting).await?;
-    let clients = processes.entrances().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
+    let mut site = Site::start(setting).await?;
+    let clients = site.entrances().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
     let client = clients[0].clone();
     client.apply_flow(workload.as_str(), &workload.flow()?).await?;
-    let server_rss_idle_mb = processes.server_rss_mb()?;
-    let counts_before = StoreCounts::of(processes.urls()).await?;
-    let cpu_before = (processes.cpu_ms()?, cpu_ms(std::process::id())?);
+    let server_rss_idle_mb = site.server_rss_mb()?;
+    let counts_before = StoreCounts::of(site.urls()).await?;
+    let cpu_before = (site.cpu_ms()?, cpu_ms(std::process::id())?);
     let started = Instant::now();
     let (latencies, accepted) = match workload {
         Workload::Noop | Workload::Chain3 | Workload::Saga3 => {
@@ -182,13 +182,13 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
         }
         Workload::Latency | Workload::Chain3Latency => (one_by_one(&client, workload, n).await?, None),
     };
-    wait_until_idle(&client, &processes).await?;
+    wait_until_idle(&client, &mut site).await?;
     let finished = started.elapsed();
-    let server_rss_mb = processes.server_rss_mb()?;
-    let counts_after = StoreCounts::of(processes.urls()).await?;
-    let cpu_after = (processes.cpu_ms()?, cpu_ms(std::process::id())?);
+    let server_rss_mb = site.server_rss_mb()?;
+    let counts_after = StoreCounts::of(site.urls()).await?;
+    let cpu_after = (site.cpu_ms()?, cpu_ms(std::process::id())?);
     wait_until_counted(&client, workload, n).await?;
-    processes.stop().await?;
+    site.stop().await?;
 
     let per_task = |before: f64, after: f64| (after - before) / count(n);
     let (cpu_ms_server, cpu_ms_worker, cpu_ms_client) = (
@@ -295,7 +295,7 @@ fn picked_up_after(task: &Task) -> anyhow::Result<Duration> {
 }
 
 /// Waits until nothing is ready or running.
-async fn wait_until_idle(client: &Client, processes: &Processes) -> anyhow::Result<()> {
+async fn wait_until_idle(client: &Client, site: &mut Site) -> anyhow::Result<()> {
     let (mut last, mut moved) = (0, Instant::now());
     loop {
         let open: u64 = client.queues().await?.items.iter().map(|queue| queue.ready + queue.running).sum();
@@ -306,7 +306,7 @@ async fn wait_until_idle(client: &Client, processes: &Processes) -> anyhow::Resu
             (last, moved) = (open, Instant::now());
         }
         if moved.elapsed() > LOOK_AFTER {
-            processes.check()?;
+            site.check()?;
         }
         ensure!(moved.elapsed() < STALLED_AFTER, "{open} attempts are open and nothing moves");
         tokio::time::sleep(ASK_EVERY).await;

@@ -25,11 +25,11 @@ impl Brokers {
         let BrokerSettings { queues, intake, events } = &self.settings;
         for offered in queues {
             let Some(broker) = self.by_url.get(&offered.broker) else { continue };
-            queue(&**broker, &offered.courier.queue, Keys { name: "queue", kind: "kind" })
+            queue(&**broker, &offered.publisher.queue, Keys { name: "queue", kind: "kind" })
                 .and_then(|()| {
-                    queue(&**broker, &offered.courier.results, Keys { name: "results", kind: "kind" })
+                    queue(&**broker, &offered.publisher.results, Keys { name: "results", kind: "kind" })
                 })
-                .with_context(|| place_of_queue(&offered.courier.module))?;
+                .with_context(|| place_of_queue(&offered.publisher.module))?;
         }
         for intake in intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };

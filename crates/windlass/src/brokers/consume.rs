@@ -18,9 +18,9 @@ use windlass_brokers::{Broker, BrokerError, Consumer, ConsumerSettings, Delivery
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 use windlass_engine::{
     Engine,
-    ports::Clock,
     services::{Trouble, Unreadable},
 };
+use windlass_store::Clock;
 
 use super::portion::Portion;
 
@@ -46,7 +46,7 @@ pub(super) trait Handle: Send + Sync {
 /// A queue, and what is done with its messages.
 pub(super) struct Consumption<H> {
     pub(super) engine: Arc<Engine>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock + Send + Sync>,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) queue: Queue,
     /// All servers share the messages under this name.

@@ -6,7 +6,7 @@
 //! | `uses.rs` | refuses a queue that is to be two things |
 //! | `check.rs` | refuses names and kinds that a broker cannot have |
 //! | `step.rs` | a step as a message |
-//! | `offer.rs` | the loop of a courier |
+//! | `offer.rs` | the loop of a queue publisher |
 //! | `consume.rs` | a queue being consumed: what is read, and what becomes of it |
 //! | `portion.rs` | how much is read at once |
 //! | `results.rs` | what modules answer over a broker |
@@ -35,7 +35,7 @@ use std::{
 
 use anyhow::Context as _;
 use windlass_brokers::{Broker, Queue};
-use windlass_engine::services::Courier;
+use windlass_engine::{loops, services::QueuePublisher};
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
@@ -44,7 +44,7 @@ use url::BrokerUrl;
 
 pub(crate) use check::{Keys, queue as check_queue};
 pub(crate) use events::{EventsSection, EventsSettings};
-pub(crate) use offer::Couriers;
+pub(crate) use offer::QueuePublishers;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
 
@@ -65,7 +65,7 @@ impl Brokers {
     pub(crate) fn new(settings: BrokerSettings) -> anyhow::Result<Self> {
         let mut by_url = BTreeMap::new();
         let queues =
-            settings.queues.iter().map(|queue| (place_of_queue(&queue.courier.module), &queue.broker));
+            settings.queues.iter().map(|queue| (place_of_queue(&queue.publisher.module), &queue.broker));
         let intake =
             settings.intake.iter().map(|intake| (place_of_intake(&intake.queue.name), &intake.broker));
         let events = settings.events.iter().map(|events| (PLACE_OF_EVENTS.to_owned(), &events.broker));
@@ -87,38 +87,39 @@ impl Brokers {
         self,
         app: &Arc<App>,
         clock: &Arc<SystemClock>,
-        loops: &mut Loops,
-    ) -> anyhow::Result<Couriers> {
+        running: &mut Loops,
+    ) -> anyhow::Result<QueuePublishers> {
         let engine = &app.engine;
         if let Some(settings) = self.settings.events
             && let Some(broker) = self.by_url.get(&settings.broker)
         {
-            let announcer = events::announcer(engine.clone(), broker.clone(), settings);
-            loops.spawn("announces what happens", events::run(announcer, clock.clone()));
+            let outbox_relay = events::outbox_relay(engine.clone(), broker.clone(), settings);
+            running.spawn("announces events", loops::relay(outbox_relay, clock.clone()));
         }
         for intake in self.settings.intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
             let intake = intake::run(app.clone(), broker.clone(), intake);
-            loops.spawn("takes tasks in by message", intake);
+            running.spawn("takes tasks in by message", intake);
         }
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
-        let mut couriers = Vec::new();
+        let mut publishers = Vec::new();
         for queue in self.settings.queues {
             let Some(broker) = self.by_url.get(&queue.broker) else { continue };
-            let results = queue.courier.results.clone();
+            let results = queue.publisher.results.clone();
             if heard.insert((queue.broker, results.clone())) {
                 let results = results::run(engine.clone(), broker.clone(), results, clock.clone());
-                loops.spawn("hears of steps over a broker", results);
+                running.spawn("hears of steps over a broker", results);
             }
             let mut chance = [0; 8];
             getrandom::fill(&mut chance).context("the system gives no random bytes")?;
             let writer = Arc::new(step::Writer);
             let chance = u64::from_ne_bytes(chance);
-            let courier = Courier::new(engine.clone(), broker.clone(), writer, queue.courier, chance);
-            let courier = Arc::new(courier);
-            couriers.push(courier.clone());
-            loops.spawn("offers steps on a broker", offer::run(courier, engine.clone(), clock.clone()));
+            let publisher =
+                QueuePublisher::new(engine.clone(), broker.clone(), writer, queue.publisher, chance);
+            let publisher = Arc::new(publisher);
+            publishers.push(publisher.clone());
+            running.spawn("offers steps on a broker", loops::offer(publisher, engine.clone(), clock.clone()));
         }
-        Ok(Couriers { couriers, clock: clock.clone() })
+        Ok(QueuePublishers { publishers, clock: clock.clone() })
     }
 }

@@ -9,9 +9,9 @@ use windlass_brokers::{Broker, Delivery, Queue};
 use windlass_core::{Failure, Json, Outcome};
 use windlass_engine::{
     Engine, ReportStatus, Said, WorkerReport, is_token,
-    ports::Clock as _,
     services::{RESULTS_GROUP, Unreadable},
 };
+use windlass_store::Clock as _;
 
 use super::consume::{Consumption, Handle};
 use crate::{clock::SystemClock, http::request::RESULT_BYTES_MAX};

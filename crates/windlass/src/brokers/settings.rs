@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use windlass_brokers::Queue;
 use windlass_core::{FLOW_MODULE, Name};
-use windlass_engine::services::CourierSettings;
+use windlass_engine::services::QueuePublisherSettings;
 
 use super::{
     events::{EventsSection, EventsSettings},
@@ -123,7 +123,7 @@ pub(crate) struct BrokerSettings {
 #[derive(Debug, Clone)]
 pub(crate) struct OfferedQueue {
     pub(crate) broker: BrokerUrl,
-    pub(crate) courier: CourierSettings,
+    pub(crate) publisher: QueuePublisherSettings,
 }
 
 impl PartialEq for OfferedQueue {
@@ -139,10 +139,10 @@ impl OfferedQueue {
     fn section(&self) -> QueueSection {
         QueueSection {
             broker: self.broker.to_string(),
-            queue: Some(self.courier.queue.name.clone()),
-            kind: self.courier.queue.kind.clone(),
-            results: Some(self.courier.results.name.clone()),
-            window: Some(self.courier.window),
+            queue: Some(self.publisher.queue.name.clone()),
+            kind: self.publisher.queue.kind.clone(),
+            results: Some(self.publisher.results.name.clone()),
+            window: Some(self.publisher.window),
         }
     }
 }
@@ -150,7 +150,7 @@ impl OfferedQueue {
 impl BrokerSettings {
     /// As sections of a configuration file, without passwords.
     pub(crate) fn sections(&self) -> (BTreeMap<String, QueueSection>, Vec<IntakeSection>) {
-        let queues = self.queues.iter().map(|queue| (queue.courier.module.to_string(), queue.section()));
+        let queues = self.queues.iter().map(|queue| (queue.publisher.module.to_string(), queue.section()));
         (queues.collect(), self.intake.iter().map(IntakeSettings::section).collect())
     }
 }
@@ -229,7 +229,7 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     let queue = Queue { name: queue, kind };
     Ok(OfferedQueue {
         broker: BrokerUrl::new(broker),
-        courier: CourierSettings { module: name, queue, results, window },
+        publisher: QueuePublisherSettings { module: name, queue, results, window },
     })
 }
 
@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn what_is_not_said_is_the_usual() {
         let queue = read_one("mysql", section("redis://127.0.0.1/0")).unwrap();
-        assert_eq!((queue.courier.queue.name.as_str(), queue.courier.window), ("mysql", 2_000));
-        assert_eq!(queue.courier.results.name, "windlass-results");
+        assert_eq!((queue.publisher.queue.name.as_str(), queue.publisher.window), ("mysql", 2_000));
+        assert_eq!(queue.publisher.results.name, "windlass-results");
     }
 
     #[test]

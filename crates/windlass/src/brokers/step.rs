@@ -119,7 +119,7 @@ mod tests {
     use std::sync::Arc;
 
     use windlass_core::{Input, Json, TaskId, Timestamp};
-    use windlass_engine::ports::AttemptId;
+    use windlass_store::AttemptId;
 
     use super::*;
     use crate::flowfile::{self, Format};

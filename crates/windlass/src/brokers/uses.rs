@@ -22,9 +22,9 @@ fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
     const ANSWERS: &str = "answers";
 
     let of_queues = settings.queues.iter().flat_map(|queue| {
-        let steps = format!("the steps of {}", queue.courier.module);
-        let answers = (&queue.broker, &queue.courier.results.name, ANSWERS.to_owned());
-        [(&queue.broker, &queue.courier.queue.name, steps), answers]
+        let steps = format!("the steps of {}", queue.publisher.module);
+        let answers = (&queue.broker, &queue.publisher.results.name, ANSWERS.to_owned());
+        [(&queue.broker, &queue.publisher.queue.name, steps), answers]
     });
     let of_intake = settings
         .intake
@@ -57,15 +57,15 @@ fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
 fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
     let mut firsts: BTreeMap<(&BrokerUrl, &str), &OfferedQueue> = BTreeMap::new();
     for queue in queues {
-        let OfferedQueue { broker, courier } = queue;
-        let results = &courier.results;
+        let OfferedQueue { broker, publisher } = queue;
+        let results = &publisher.results;
         let first = *firsts.entry((broker, &results.name)).or_insert(queue);
         ensure!(
-            first.courier.results.kind == results.kind,
+            first.publisher.results.kind == results.kind,
             "in the sections [queues.{}] and [queues.{}]: the queue {} of {broker} has the answers of both, and by their `kind` \
              it would be a list for one and not for the other: set `results` in one of them",
-            first.courier.module,
-            courier.module,
+            first.publisher.module,
+            publisher.module,
             results.name
         );
     }

@@ -8,6 +8,8 @@ use super::{
     connection::Context,
     exit::Exit,
     output::{Style, one_line},
+};
+use crate::cli::output::{
     table::{Cell, Color, Table},
     time::age,
 };

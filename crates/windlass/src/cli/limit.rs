@@ -10,9 +10,8 @@ use super::{
     connection::Context,
     exit::Exit,
     output::{Style, one_line},
-    table::Table,
-    time::age,
 };
+use crate::cli::output::{table::Table, time::age};
 
 /// What to do with limits.
 #[derive(Debug, Subcommand)]

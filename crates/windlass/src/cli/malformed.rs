@@ -3,10 +3,8 @@
 use jiff::Timestamp;
 use windlass_api::Span;
 
-use super::{
-    params::{parse_label, parse_param, parse_payload},
-    time::{parse_past_at, parse_start_at},
-};
+use super::params::{parse_label, parse_param, parse_payload};
+use crate::cli::output::time::{parse_past_at, parse_start_at};
 use crate::malformed::check_message;
 
 /// Any time; what is relative is counted from it.

@@ -9,15 +9,12 @@ mod calls;
 mod completions;
 mod connection;
 mod dev;
-mod doctor;
 mod exit;
-mod export;
 mod flow;
 mod limit;
 mod lock;
 mod logging;
 pub(crate) mod malformed;
-mod migrate;
 mod openapi;
 mod output;
 mod params;
@@ -27,9 +24,8 @@ mod reference;
 mod server;
 mod server_list;
 mod signals;
-mod table;
+mod store;
 mod task;
-mod time;
 mod worker;
 mod worker_list;
 
@@ -97,13 +93,13 @@ enum Command {
     /// Measure how fast it is on this machine
     Bench(bench::BenchArgs),
     /// Write all that is in a store into a file
-    Export(export::TransferArgs),
+    Export(store::export::TransferArgs),
     /// Read an export into an empty store
-    Import(export::TransferArgs),
+    Import(store::export::TransferArgs),
     /// Bring the tables of a store to this program's version
-    Migrate(migrate::MigrateArgs),
+    Migrate(store::migrate::MigrateArgs),
     /// Read a store whole and tell what is wrong with it
-    Doctor(doctor::DoctorArgs),
+    Doctor(store::doctor::DoctorArgs),
     /// Print the OpenAPI document of the HTTP interface
     Openapi,
     /// Print a completion script for a shell

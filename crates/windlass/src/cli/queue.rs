@@ -4,10 +4,8 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use windlass_api::Queue;
 
-use super::{
-    connection::Context,
-    exit::Exit,
-    output::Style,
+use super::{connection::Context, exit::Exit, output::Style};
+use crate::cli::output::{
     table::{Cell, Color, Table},
     time::age,
 };

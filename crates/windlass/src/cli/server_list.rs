@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use windlass_api::{Server, ServerState};
 
-use super::{connection::Context, exit::Exit, output::Style, table::Table, time::age};
+use super::{connection::Context, exit::Exit, output::Style};
+use crate::cli::output::{table::Table, time::age};
 
 /// Lists the servers on the store of the one that answers.
 pub(crate) async fn run(context: &Context) -> anyhow::Result<Exit> {

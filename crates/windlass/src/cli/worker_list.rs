@@ -3,10 +3,8 @@
 use jiff::Timestamp;
 use windlass_api::Worker;
 
-use super::{
-    connection::Context,
-    exit::Exit,
-    output::Style,
+use super::{connection::Context, exit::Exit, output::Style};
+use crate::cli::output::{
     table::{Cell, Color, Table},
     time::age,
 };

@@ -8,8 +8,8 @@
 
 mod files;
 mod instances;
-mod processes;
 mod progress;
+mod site;
 mod story;
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-use processes::Processes;
+use site::Site;
 
 /// Runs the demo to its end, which takes some ten seconds.
 ///
@@ -27,17 +27,14 @@ pub async fn run() -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program's file")?;
     let folder = fresh_folder()?;
     files::write(&folder)?;
-    let mut processes = Processes::new(program, folder)?;
+    let mut site = Site::new(program, folder)?;
     let told = tokio::select! {
-        told = story::tell(&mut processes) => told,
+        told = story::tell(&mut site) => told,
         signal = interrupted() => signal.and_then(|name| Err(anyhow::anyhow!("ended by {name}"))),
     };
-    processes.end().await;
+    site.end().await;
     told.with_context(|| {
-        format!(
-            "the demo did not come to its end; its files and logs are in {}",
-            processes.folder().display()
-        )
+        format!("the demo did not come to its end; its files and logs are in {}", site.folder().display())
     })
 }
 
@@ -56,6 +53,6 @@ fn fresh_folder() -> anyhow::Result<PathBuf> {
     let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
     let folder = std::env::temp_dir().join(format!("windlass-demo-{now}-{}", std::process::id()));
     std::fs::create_dir(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    // Processes run in it, so its path must not depend on where this one is.
+    // Site run in it, so its path must not depend on where this one is.
     folder.canonicalize().with_context(|| format!("cannot find the folder {}", folder.display()))
 }

@@ -9,8 +9,8 @@ use windlass_api::{SubmitTask, Task, TaskStatus};
 use windlass_client::Client;
 
 use super::instances::Instances;
-use super::processes::Processes;
 use super::progress::Progress;
+use super::site::Site;
 
 const FLOW: &str = "create_instance";
 
@@ -25,8 +25,8 @@ const DATA_FILES: usize = 10;
 const DATA_FILES_AT_KILL: usize = 5;
 
 /// Tells the whole story; an error if it does not go as told.
-pub(super) async fn tell(processes: &mut Processes) -> anyhow::Result<()> {
-    let folder = processes.folder().to_owned();
+pub(super) async fn tell(site: &mut Site) -> anyhow::Result<()> {
+    let folder = site.folder().to_owned();
     let instances = Instances::of(&folder);
     say(&format!(
         "Windlass runs tasks of several steps to their end, or undoes them. This demo creates database instances\n\
@@ -34,14 +34,14 @@ pub(super) async fn tell(processes: &mut Processes) -> anyhow::Result<()> {
          All of it is real and happens in {}\n",
         folder.display()
     ))?;
-    let server = processes.start_server().await?;
+    let server = site.start_server().await?;
     say(&format!("Started a server at {server}"))?;
-    let pid = processes.start_worker("worker-1", &server)?;
+    let pid = site.start_worker("worker-1", &server)?;
     say(&format!("Started worker-1, process {pid}, for the commands in modules/"))?;
-    processes.run(&["flow", "apply", "flow.yaml", "--server", &server]).await?;
+    site.run(&["flow", "apply", "flow.yaml", "--server", &server]).await?;
     say("Ran `windlass flow apply flow.yaml`\n")?;
 
-    let mut story = Story { client: Client::new(&server)?, processes, instances, server };
+    let mut story = Story { client: Client::new(&server)?, site, instances, server };
     let succeeded = story.one_succeeds().await?;
     let undone = story.one_is_undone().await?;
     let resumed = story.one_loses_its_worker().await?;
@@ -50,7 +50,7 @@ pub(super) async fn tell(processes: &mut Processes) -> anyhow::Result<()> {
 
 struct Story<'a> {
     client: Client,
-    processes: &'a mut Processes,
+    site: &'a mut Site,
     instances: Instances<'a>,
     server: String,
 }
@@ -93,7 +93,7 @@ impl Story<'_> {
             ensure!(start.elapsed() < PATIENCE, "the second step does not get on");
             self.look(&task, &mut progress).await?;
         }
-        self.processes.kill("worker-1").await?;
+        self.site.kill("worker-1").await?;
         let killed = Instant::now();
         let files = self.instances.data_files("archive");
         say(&format!(
@@ -101,7 +101,7 @@ impl Story<'_> {
             since_accepted(&task)
         ))?;
         ensure!(files < DATA_FILES, "the worker was killed too late");
-        let pid = self.processes.start_worker("worker-2", &self.server)?;
+        let pid = self.site.start_worker("worker-2", &self.server)?;
         say(&format!("  {:>6.2} s  started worker-2, process {pid}", since_accepted(&task)))?;
         while self
             .client
@@ -133,7 +133,7 @@ impl Story<'_> {
 
     async fn start(&self, name: &str, storage: u32, slow: u32) -> anyhow::Result<Task> {
         let params = serde_json::json!({
-            "dir": self.processes.folder(), "name": name, "Cpu": 4, "Memory": 8, "Storage": storage, "slow": slow,
+            "dir": self.site.folder(), "name": name, "Cpu": 4, "Memory": 8, "Storage": storage, "slow": slow,
         });
         let slowly = if slow > 0 { format!(" -p slow={slow}") } else { String::new() };
         say(&format!(
@@ -162,7 +162,7 @@ impl Story<'_> {
 
     /// Looks at the task after a moment and says what is new.
     async fn look(&mut self, task: &Task, progress: &mut Progress) -> anyhow::Result<Task> {
-        self.processes.check()?;
+        self.site.check()?;
         tokio::time::sleep(LOOK_INTERVAL).await;
         let task = self.client.task(&task.id).await?;
         for line in progress.news(&task, Timestamp::now()) {
@@ -173,8 +173,8 @@ impl Story<'_> {
 
     fn where_to_look(&self, tasks: [&Task; 3]) -> anyhow::Result<()> {
         let [_, undone, resumed] = tasks.map(|task| &task.id);
-        let program = self.processes.program().display();
-        let folder = self.processes.folder().display();
+        let program = self.site.program().display();
+        let folder = self.site.folder().display();
         say(&format!(
             "Look around in {folder}
   ledger, events            what was deducted, and the failure that was reported

@@ -10,8 +10,9 @@ use axum::{
 use serde_json::value::RawValue;
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_core::{Flow, Name, Timestamp};
-use windlass_engine::{EngineError, is_adhoc, ports::StoredFlow};
+use windlass_core::{Flow, Name, Timestamp, is_adhoc};
+use windlass_engine::EngineError;
+use windlass_store::StoredFlow;
 
 use crate::http::{
     App,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{extract::State, response::Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use windlass_engine::ports::StoreError;
+use windlass_store::StoreError;
 
 use crate::http::{
     App,

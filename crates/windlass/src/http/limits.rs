@@ -6,10 +6,8 @@ use axum::{extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::{Direction, Millis, Name};
-use windlass_engine::{
-    Holder, LimitReport,
-    ports::{Limit, Starts},
-};
+use windlass_engine::{Holder, LimitReport};
+use windlass_store::{Limit, Starts};
 
 use crate::http::{
     App,

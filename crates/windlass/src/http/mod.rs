@@ -33,10 +33,8 @@ use std::{
 };
 
 use axum::{Router, extract::Request, middleware};
-use windlass_engine::{
-    Engine,
-    ports::{Clock, Now},
-};
+use windlass_engine::Engine;
+use windlass_store::{Clock, Now};
 
 pub use metrics::Metrics;
 pub use openapi::document;
@@ -83,7 +81,7 @@ pub struct App {
     /// The engine.
     pub engine: Arc<Engine>,
     /// The clock.
-    pub clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock + Send + Sync>,
     /// What is counted.
     pub metrics: Metrics,
     /// Begun when the server is to stop: what waits is answered then.
@@ -97,7 +95,7 @@ pub struct App {
 impl App {
     /// An application over `engine`.
     #[must_use]
-    pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock>, clients: ClientLimits) -> Self {
+    pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock + Send + Sync>, clients: ClientLimits) -> Self {
         Self {
             engine,
             clock,

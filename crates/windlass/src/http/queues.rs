@@ -6,10 +6,8 @@ use axum::{extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::{Actor, Name};
-use windlass_engine::{
-    EngineError,
-    ports::{QueueState, SessionState},
-};
+use windlass_engine::EngineError;
+use windlass_store::{QueueState, SessionState};
 
 use crate::http::{
     App,
@@ -141,9 +139,9 @@ pub(super) async fn look(app: &App) -> Result<(Vec<QueueState>, Vec<SessionState
     let mut queues = app.engine.queues().await?;
     let (own, workers): (Vec<_>, Vec<_>) =
         app.engine.workers(app.now()).await?.into_iter().partition(|state| state.session.is_own());
-    for courier in own.into_iter().filter(|state| state.session.is_courier()) {
-        let offered = u64::from(courier.running);
-        for queue in queues.iter_mut().filter(|queue| courier.worker.modules.contains(&queue.name)) {
+    for publisher in own.into_iter().filter(|state| state.session.is_publisher()) {
+        let offered = u64::from(publisher.running);
+        for queue in queues.iter_mut().filter(|queue| publisher.worker.modules.contains(&queue.name)) {
             queue.ready += offered;
             queue.running = queue.running.saturating_sub(offered);
         }

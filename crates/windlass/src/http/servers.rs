@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_engine::ports::{Now, ServerState};
+use windlass_store::{Now, ServerState};
 
 use crate::http::{
     App,

@@ -6,7 +6,7 @@ use axum::{extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::Timestamp;
-use windlass_engine::ports::SessionState;
+use windlass_store::SessionState;
 
 use crate::http::{
     App,

@@ -18,7 +18,7 @@ fn expressions_have_the_answers_of_cel() {
         ("params == params", "true"),
         ("nothing", "null"),
         ("nothing == null", "true"),
-        // Numbers: integers are int, all others double; compared by what they are worth.
+        // Numbers: integers are int, all others double; compared by value.
         ("type(size) == int && type(ratio) == double && type(whole) == double", "true"),
         ("size > ratio && size < 3.5 && whole == 2 && size != 2.0", "true"),
         ("large > 9223372036854775807 && large == 18446744073709551615u", "true"),
@@ -38,7 +38,7 @@ fn expressions_have_the_answers_of_cel() {
         ("customer.contains('cm') && customer.startsWith('ac') && customer.endsWith('me')", "true"),
         (r#"'it\'s \u00e9' + r'\n' + """ "x" """"#, r#""it's é\\n \"x\" ""#),
         ("'é' + accent", r#""éé€""#),
-        // Logic: the side that decides may stand beside an error.
+        // Logic: an error is ignored if the other side decides.
         ("true || missing", "true"),
         ("missing || true", "true"),
         ("missing && false", "false"),
@@ -67,7 +67,7 @@ fn expressions_have_the_answers_of_cel() {
         ("[0, 1].exists(n, 1 / n == 1)", "true"),
         ("[0, 1].all(n, 1 / n == 9)", "false"),
         ("[].all(n, n)", "true"),
-        // A map's keys come in the same order each time.
+        // The keys of a map are always in the same order.
         ("order.tags.map(key, key)", r#"["a", "z"]"#),
         ("params.filter(key, key.startsWith('n'))", r#"["negative", "nested", "nothing", "numbers"]"#),
         // Conversions.
@@ -121,7 +121,7 @@ fn what_cannot_be_evaluated_is_said_in_words() {
         ("size.all(n, true)", "a whole number has no elements: a list or a map is needed"),
         ("[1, 0].map(n, 1 / n)", "it divides by zero"),
         ("{'a': 1, 'a': 2}", "a map has the same key twice"),
-        ("{1.5: 1}", "a key of a map is no text, whole number or boolean"),
+        ("{1.5: 1}", "a key of a map must be a text, whole number or boolean"),
         ("1 in 2", "`in` cannot take a whole number (int) and a whole number (int)"),
     ] {
         let expected = format!("the expression `{source}` cannot be evaluated: {expected}");
@@ -186,7 +186,7 @@ fn a_key_is_at_most_so_long() {
 
 #[test]
 fn only_the_parameters_that_are_needed_are_read() {
-    // No double holds the number, so reading it is an error.
+    // No double can represent the number, so reading it is an error.
     let params = json(r#"{"unreadable": 1e400, "size": 3, "odd name": 1}"#);
     for source in ["size == 3", "params.size == 3", "has(params.size)", "params['odd name'] == 1", "1 == 1"] {
         assert_eq!(compiled(source).holds(&params), Ok(true), "{source}");

@@ -1,4 +1,4 @@
-//! Whatever the text is: an expression or an error, never a panic.
+//! Arbitrary text gives an expression or an error, never a panic.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -107,7 +107,7 @@ const WHOLE: [&str; 14] = [
     "((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))",
 ];
 
-/// Compiles and, if that goes, evaluates `source`.
+/// Compiles `source` and, if that succeeds, evaluates it.
 fn survives(source: &str) -> Result<(), TestCaseError> {
     match Expression::compile(source) {
         Ok(expression) => {

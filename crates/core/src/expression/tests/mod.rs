@@ -1,4 +1,4 @@
-//! What expressions answer, and what they refuse.
+//! The answers of expressions, and their refusals.
 
 mod answers;
 mod malformed;
@@ -11,7 +11,7 @@ fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
 }
 
-/// Parameters that all tests know.
+/// Parameters shared by all tests.
 fn params() -> Json {
     json(
         r#"{
@@ -34,7 +34,7 @@ fn answer(source: &str, params: &Json) -> Result<String, String> {
         .map(|value| shown(&value))
 }
 
-/// A value as a line: `2u` and `2.0` are no `2`.
+/// A value as a line: `2u` and `2.0` differ from `2`.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

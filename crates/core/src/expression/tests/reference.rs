@@ -1,4 +1,4 @@
-//! The answers are those of `cel`'s own evaluation, wherever that has no other than we mean to give.
+//! The answers equal those of `cel`'s own evaluation, except where a difference is intended.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const PARAMS: &str = r#"{
     "numbers": [3, 1, 2], "nested": [[1, 2], [], [3]], "order": {"id": 7}
 }"#;
 
-/// Expressions of any type, so also such as cannot be evaluated.
+/// Expressions of any type, including ones that cannot be evaluated.
 fn expressions() -> impl Strategy<Value = String> {
     const LEAVES: [&str; 26] = [
         "size",
@@ -132,7 +132,7 @@ fn shown_by_cel(value: &cel::Value) -> String {
 }
 
 proptest! {
-    // The same cases each time: a disagreement of one in a million is news of `cel`, not of a change made here.
+    // The same cases each time: a rare disagreement is a finding about `cel`, not about a change made here.
     #![proptest_config(ProptestConfig {
         cases: 10_000,
         failure_persistence: None,
@@ -143,7 +143,7 @@ proptest! {
     #[test]
     fn answers_are_those_of_cel(source in expressions()) {
         let Ok(expression) = Expression::compile(&source) else { return Ok(()) };
-        // With one key each, since `cel` goes through maps in any order.
+        // Maps with one key each, since `cel` iterates over maps in any order.
         let params = json(PARAMS);
         let mut needs = Needs::default();
         needs.all();
@@ -163,7 +163,7 @@ proptest! {
         match (&ours, &theirs) {
             (Ok(ours), Ok(theirs)) => prop_assert_eq!(shown(ours), shown_by_cel(theirs), "{}", source),
             (Err(_), Err(_)) => {}
-            // `cel` adds a map's keys to a list, which CEL does not know.
+            // `cel` adds a map's keys to a list, which CEL does not define.
             (Err(reason), Ok(_)) if reason.contains("cannot take a list (list) and a map (map)") => {}
             (ours, theirs) => {
                 let ours = ours.as_ref().map(shown);

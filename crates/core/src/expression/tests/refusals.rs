@@ -1,4 +1,4 @@
-//! What is refused when an expression is compiled, and what when it would take too long.
+//! Refusals when an expression is compiled, and when its evaluation would take too long.
 
 use std::thread;
 
@@ -25,8 +25,8 @@ fn what_is_wrong_is_said_with_its_place() {
         ("size)", "this bracket is closed, but was never opened (column 5)"),
         ("(size]", "a `)` should be here, not `]` (column 6)"),
         ("size = 3", "`=` compares nothing: write `==` (column 6)"),
-        ("a and b", "`and` is no operator: write `&&` (column 3)"),
-        ("a & b", "`&` is no operator: write `&&` (column 3)"),
+        ("a and b", "`and` is not an operator: write `&&` (column 3)"),
+        ("a & b", "`&` is not an operator: write `&&` (column 3)"),
         ("'é' + 'open", "this text never ends: its closing quote is missing (column 7)"),
         ("a >\n  é", "'é' has no meaning here: texts stand between quotes (line 2, column 3)"),
         ("a ? b", "it ends where ':' should be (column 6)"),
@@ -81,7 +81,7 @@ fn an_expression_is_at_most_so_long() {
     assert!(refusal(&text(EXPRESSION_BYTES_MAX + 1)).starts_with("it is 1025 bytes long, and at most 1024"));
 }
 
-/// Ways to nest: with so many levels, what they make.
+/// Ways to nest: each returns the text for a number of levels.
 const NESTINGS: [fn(usize) -> String; 15] = [
     |levels| format!("{}1{}", "(".repeat(levels), ")".repeat(levels)),
     |levels| format!("{}1{}", "[".repeat(levels), "]".repeat(levels)),
@@ -112,7 +112,7 @@ fn nesting_is_limited() {
             assert!(too_long || error.starts_with("it nests deeper than 32 levels"), "{text}: {error}");
         }
     }
-    // What does not hang on one another is not counted.
+    // Independent operands do not add to the depth.
     assert_eq!(answer(&["1 == 1"; 100].join(" && "), &params()).as_deref(), Ok("true"));
     assert_eq!(answer(&format!("[{}].size()", ["1"; 400].join(",")), &params()).as_deref(), Ok("400"));
     assert_eq!(
@@ -133,7 +133,7 @@ fn a_sixteenth_of_a_threads_stack_is_enough_for_the_deepest() {
             let _ = expression.holds(&json(r#"{"a": [true]}"#));
             drop(expression);
         }
-        // The deepest value, compared as deep as it goes.
+        // The deepest value, compared at every level.
         let value = format!("{}{}", "[".repeat(60), "]".repeat(60));
         assert_eq!(compiled("[[[[a]]]] == [[[[a]]]]").holds(&json(&format!(r#"{{"a":{value}}}"#))), Ok(true));
     };
@@ -190,7 +190,7 @@ fn evaluations_share_a_budget() {
     );
     assert!(budget.is_exceeded());
     assert_eq!(budget.spent(), 20_000);
-    // Reading alone may be too much: short values take more steps than bytes say.
+    // Reading alone may take too many steps: short values take more steps than their bytes.
     let budget = EvaluationBudget::new(500);
     assert!(compiled("numbers.size() > 0").holds_within(&params, &budget).is_err());
     assert!(budget.is_exceeded());

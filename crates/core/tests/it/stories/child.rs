@@ -189,18 +189,18 @@ fn an_undo_waits_for_a_person_where_its_task_is_gone() {
         ~b#1 succeeded
         ~a#1 waits for a child
     child ~a gone
-        ~a#1 failed for good: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which did it, is not kept any more and cannot undo it: undo it by hand, then say so (code 65)
-        alarm: the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which did it, is not kept any more and cannot undo it: undo it by hand, then say so
-        stuck (rollback_failed): the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which did it, is not kept any more and cannot undo it: undo it by hand, then say so
+        ~a#1 failed for good: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which ran the step, was deleted and cannot roll back: roll the step back by hand, then resolve it as done (code 65)
+        alarm: the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which ran the step, was deleted and cannot roll back: roll the step back by hand, then resolve it as done
+        stuck (rollback_failed): the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which ran the step, was deleted and cannot roll back: roll the step back by hand, then resolve it as done
     resolve a retry
         ~a resolved: Retry by anna
         alarm over: rollback_failed a by anna
         ~a#2 waits for a child
         stuck no more
     child ~a gone
-        ~a#2 failed for good: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which did it, is not kept any more and cannot undo it: undo it by hand, then say so (code 65)
-        alarm: the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which did it, is not kept any more and cannot undo it: undo it by hand, then say so
-        stuck (rollback_failed): the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which did it, is not kept any more and cannot undo it: undo it by hand, then say so
+        ~a#2 failed for good: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which ran the step, was deleted and cannot roll back: roll the step back by hand, then resolve it as done (code 65)
+        alarm: the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which ran the step, was deleted and cannot roll back: roll the step back by hand, then resolve it as done
+        stuck (rollback_failed): the rollback of step a failed: task 00003b9a-ca00-7c66-8410-9deb0da0e205, which ran the step, was deleted and cannot roll back: roll the step back by hand, then resolve it as done
     resolve a done
         ~a resolved: Done by anna
         alarm over: rollback_failed a by anna
@@ -356,7 +356,7 @@ fn a_child_tells_what_its_steps_returned_and_is_undone_when_its_parent_is() {
         ~a#1 succeeded
         ended: RolledBack
       -> forget ~a
-      -> tell the parent: task TASK of the flow story was rolled back: the task that waits for it was turned around (code 1, retryable false)
+      -> tell the parent: task TASK of the flow story was rolled back: its parent task started rolling back (code 1, retryable false)
       == RolledBack: a=succeeded ~a=succeeded b=succeeded ~b=succeeded
     undone
         rejected: nothing is due
@@ -449,7 +449,7 @@ fn a_child_that_fails_tells_why() {
         ~a#1 succeeded
         ended: Cancelled
       -> forget ~a
-      -> tell the parent: task TASK of the flow story was cancelled: the task that waits for it was turned around (code 1, retryable false)
+      -> tell the parent: task TASK of the flow story was cancelled: its parent task started rolling back (code 1, retryable false)
       == Cancelled: a=succeeded ~a=succeeded
     ");
 }
@@ -472,7 +472,7 @@ fn tasks_stand_below_one_another_only_so_deep() {
     assert_eq!(deep(DEPTH_MAX - 2).state.phase, Phase::Forward);
     let failed = deep(DEPTH_MAX - 1);
     assert_eq!(failed.state.phase, Phase::Ended(Ending::Failed));
-    assert_snapshot!(failed.message().unwrap(), @"step a failed: tasks stand 8 below one another, which is the most: a flow runs itself, or the chain of flows is too long");
+    assert_snapshot!(failed.message().unwrap(), @"step a failed: child tasks are nested too deeply: the limit is 8. A flow runs itself, or the chain of flows is too long");
 }
 
 #[test]

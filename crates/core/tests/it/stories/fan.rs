@@ -106,7 +106,7 @@ fn what_is_no_list_fails_the_step() {
     ok a
         a#1 was handed out
         a#1 succeeded
-        b#0 failed for good: the parameter "hosts" is no list, and it is to be done for its elements (code 65)
+        b#0 failed for good: the parameter "hosts" is not a list, and `each` of the step needs one (code 65)
         rolling back: b failed
         ~a#1 ready
     run
@@ -118,9 +118,9 @@ fn what_is_no_list_fails_the_step() {
     assert_snapshot!(events("flow a\na: each hosts\non_failure hold\naccept\nresolve a retry {\"hosts\":[7]}\nrun"), @r#"
     accept
         accepted
-        a#0 failed for good: there is no parameter "hosts", whose elements it is to be done for (code 65)
-        alarm: step a failed and is held: there is no parameter "hosts", whose elements it is to be done for
-        stuck (held): step a failed and is held: there is no parameter "hosts", whose elements it is to be done for
+        a#0 failed for good: there is no parameter "hosts": `each` needs it as a list (code 65)
+        alarm: step a failed and is held: there is no parameter "hosts": `each` needs it as a list
+        stuck (held): step a failed and is held: there is no parameter "hosts": `each` needs it as a list
     resolve a retry {"hosts":[7]}
         a resolved: Retry by anna
         alarm over: held a by anna

@@ -75,7 +75,7 @@ fn a_join_of_at_least_so_many_begins_or_fails() {
     ok c
         c#1 was handed out
         c#1 succeeded
-        d#0 failed for good: 1 of the 3 steps before it succeeded or were passed over, and at least 2 must (code 1)
+        d#0 failed for good: 1 of the 3 steps before it succeeded or were skipped, and at least 2 must (code 1)
         rolling back: d failed
         ~c#1 ready
         ~b#1 ready

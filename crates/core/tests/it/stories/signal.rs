@@ -102,7 +102,7 @@ fn signals_are_taken_in_their_order_each_by_one_step() {
         c#1 succeeded {"n":2}
         d#1 ready
     signal? go
-        rejected: no step will wait for the signal "go" any more: those that do are done or passed over
+        rejected: no step will wait for the signal "go" any more: those that do are completed or skipped
     ok d
         d#1 was handed out
         d#1 succeeded
@@ -237,6 +237,6 @@ fn a_signal_that_nobody_can_use_any_more_is_refused() {
         b#1 ready
       == Running: a=succeeded b=ready
     signal go
-        rejected: no step will wait for the signal "go" any more: those that do are done or passed over
+        rejected: no step will wait for the signal "go" any more: those that do are completed or skipped
     "#);
 }

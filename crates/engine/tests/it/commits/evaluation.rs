@@ -11,11 +11,8 @@ use futures_executor::block_on;
 use windlass_core::{
     Doer, During, Expression, Flow, Input, Json, Name, OnConflict, Rejection, StepDefinition, TaskId, Unique,
 };
-use windlass_engine::{
-    EngineError, Submission,
-    ports::TaskQuery,
-    services::{Committer, Elsewhere},
-};
+use windlass_engine::{Committer, Elsewhere, EngineError, Submission};
+use windlass_store::TaskQuery;
 
 use super::poll;
 use crate::world::{World, flow};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_core::{ActKey, Event, EventKind, ResolutionKind, RetryBy, TaskId};
-use windlass_engine::ports::{Change, TaskChange};
+use windlass_store::{Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{

@@ -1,7 +1,7 @@
 //! A retry is not made before its time, a step that waits does not begin before its own, and a scheduled task does not start before its own.
 
 use windlass_core::{ActKey, ActState, Direction, EventKind, Millis, Phase, Task};
-use windlass_engine::ports::Change;
+use windlass_store::Change;
 
 use super::{Invariant, broken};
 use crate::{

@@ -9,7 +9,7 @@ use windlass_core::{
     ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Event, EventKind, Phase, ResolutionKind, START_CODE,
     Task, TaskId, Timestamp,
 };
-use windlass_engine::ports::{AttemptId, Change};
+use windlass_store::{AttemptId, Change};
 
 use super::{Invariant, broken};
 use crate::{

@@ -12,10 +12,8 @@ use windlass_core::{
     ActKey, ActState, Direction, EventKind, Failure, Outcome, ResolutionKind, Role, RollbackParams, Task,
     TaskId,
 };
-use windlass_engine::{
-    HandedOut, Results,
-    ports::{AttemptId, Change, TaskChange},
-};
+use windlass_engine::{HandedOut, Results};
+use windlass_store::{AttemptId, Change, TaskChange};
 
 use super::{Invariant, broken};
 use crate::{

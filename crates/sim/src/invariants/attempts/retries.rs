@@ -7,7 +7,7 @@ use windlass_core::{
     ActKey, ActState, Backoff, Direction, Event, EventKind, Outcome, POSTPONE_DEFAULT, Phase, ResolutionKind,
     Retry, RetryBy, TIMEOUT_CODE, Task, TaskId,
 };
-use windlass_engine::ports::{AttemptId, Change};
+use windlass_store::{AttemptId, Change};
 
 use super::{Invariant, broken};
 use crate::{

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use windlass_core::{ActKey, Actor, EventKind, Lock, LockName, Name, Task, TaskId, Timestamp};
-use windlass_engine::ports::{AttemptId, Change, TaskChange};
+use windlass_store::{AttemptId, Change, TaskChange};
 
 use super::over::Over;
 use crate::{

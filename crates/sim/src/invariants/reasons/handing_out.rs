@@ -1,10 +1,8 @@
 //! Reasons of attempts that are ready: who has them, or what keeps them from workers.
 
 use windlass_core::{Act, ActKey, ActState, Action, Name, Task, TaskId, Wakeup, waiting};
-use windlass_engine::{
-    AtWorker, Holder, Why,
-    ports::{AttemptId, LimitState},
-};
+use windlass_engine::{AtWorker, Holder, Why};
+use windlass_store::{AttemptId, LimitState};
 
 use super::{Check, acts::is_to_end, facts::Run, holds};
 

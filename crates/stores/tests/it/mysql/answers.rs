@@ -14,17 +14,15 @@ use std::{
 };
 
 use mysql_async::{Conn, Opts, prelude::Queryable as _};
+use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, Claimed, Outcome, Store, StoreError},
-};
+use windlass_store::{Change, Claimed, Outcome, Store, StoreError};
 use windlass_stores::mysql::MySqlStore;
 use windlass_testkit::{Database, MariaDbProduct};
 
 use super::{database, faults::APART, open, runtime};
 use crate::{
-    disturbed::{NOW, SESSION, add_flow, drop_after, id, log_line, new_task, renew, wish},
+    disturbed::{NOW, SESSION, add_flow, claim_request, drop_after, id, log_line, new_task, renew},
     story,
 };
 
@@ -131,7 +129,7 @@ fn call(store: &MySqlStore, flow: &Arc<Flow>, seed: u64, next: &AtomicU64, stop:
             }
             4..=5 => {
                 let free = u32::try_from(dice.below(5) + 1).unwrap();
-                let answer = perhaps_drop(&mut dice, store.claim(SESSION, &wish(free), NOW));
+                let answer = perhaps_drop(&mut dice, store.claim(SESSION, &claim_request(free), NOW));
                 has.extend(seen.note(answer).unwrap_or_default());
             }
             6 => {

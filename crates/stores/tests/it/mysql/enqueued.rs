@@ -5,10 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Settlement, Store as _},
-};
+use windlass_conformance::block_on;
+use windlass_store::{Settlement, Store as _};
 
 use super::{database, open};
 use crate::enqueued::Shop;

@@ -6,19 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, Outcome, Store as _, StoreError},
-};
+use windlass_store::{Change, Outcome, Store as _, StoreError};
 use windlass_stores::mysql::MySqlStore;
 use windlass_testkit::{Database, MariaDb, MariaDbProduct, Product as _, Proxy};
 
 use super::{database, open};
 use crate::{
     disturbed::{
-        Answer, NOW, SESSION, add_flow, answers_hold, commit_while, drop_after, id, kill_twice, line,
-        new_task, port_of, renew, wish,
+        Answer, NOW, SESSION, add_flow, answers_hold, claim_request, commit_while, drop_after, id,
+        kill_twice, line, new_task, port_of, renew,
     },
     newest, story,
 };
@@ -56,8 +54,8 @@ fn calls_may_be_dropped_anywhere() {
             }
             None => dropped += 1,
         }
-        claimed +=
-            drop_after(polls, APART, store.claim(SESSION, &wish(1), NOW)).map_or(0, |got| got.unwrap().len());
+        claimed += drop_after(polls, APART, store.claim(SESSION, &claim_request(1), NOW))
+            .map_or(0, |got| got.unwrap().len());
         drop_after(polls, APART, store.lost(NOW, 10));
         drop_after(polls, APART, store.load(&[id]));
     }
@@ -135,7 +133,7 @@ fn a_batch_of_new_tasks_is_one_trip_and_others_are_two() {
     assert_eq!(block_on(store.commit(tasks)).unwrap(), vec![Outcome::Committed; 200]);
     assert_eq!(store.trips() - before, 1);
     let before = store.trips();
-    assert_eq!(block_on(store.claim(SESSION, &wish(100), NOW)).unwrap().len(), 100);
+    assert_eq!(block_on(store.claim(SESSION, &claim_request(100), NOW)).unwrap().len(), 100);
     assert_eq!(store.trips() - before, 2);
 }
 

@@ -21,7 +21,7 @@ use std::{
 };
 
 use tokio::runtime::{Builder, Handle};
-use windlass_engine::conformance::block_on;
+use windlass_conformance::block_on;
 use windlass_stores::mysql::{MySqlOptions, MySqlStore, OpenError};
 use windlass_testkit::{Database, MariaDb, MariaDbProduct};
 

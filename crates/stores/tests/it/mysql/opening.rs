@@ -59,7 +59,7 @@ fn the_key_of_tokens_stays_the_same_and_servers_may_start_at_once() {
     let url = database.url();
     let open = || {
         let url = url.clone();
-        std::thread::spawn(move || windlass_engine::ports::Store::token_key(&*open(&url).unwrap()))
+        std::thread::spawn(move || windlass_store::Store::token_key(&*open(&url).unwrap()))
     };
     let keys: Vec<[u8; 32]> = [open(), open(), open()].map(|opening| opening.join().unwrap()).into();
     assert!(keys.iter().all(|key| *key == keys[0] && *key != [0; 32]));

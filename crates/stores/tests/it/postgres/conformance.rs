@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use windlass_conformance::{Bench, differ, run};
 use windlass_core::TaskId;
-use windlass_engine::{
-    conformance::{Bench, differ, run},
-    memory::SharedStore,
-    ports::{Now, Store},
-};
+use windlass_store::{Now, Store, memory::SharedStore};
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::{Database, PostgresProduct};
 

@@ -7,19 +7,17 @@ use std::{
 };
 
 use tokio::runtime::Builder;
+use windlass_conformance::block_on;
 use windlass_core::{Flow, OnFailure, Timestamp};
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Change, Leave, Outcome, ServerId, ServerState, Store as _, StoreError},
-};
+use windlass_store::{Change, Leave, Outcome, ServerId, ServerState, Store as _, StoreError};
 use windlass_stores::postgres::{PostgresOptions, PostgresStore};
 use windlass_testkit::{Database, Postgres, PostgresProduct, Product as _, Proxy};
 
 use super::{database, open, wait};
 use crate::{
     disturbed::{
-        Answer, NOW, SESSION, add_flow, answers_hold, commit_while, drop_after, id, kill_twice, line,
-        new_task, port_of, renew, wish,
+        Answer, NOW, SESSION, add_flow, answers_hold, claim_request, commit_while, drop_after, id,
+        kill_twice, line, new_task, port_of, renew,
     },
     newest,
     story::{self, Story},
@@ -70,8 +68,8 @@ fn calls_may_be_dropped_anywhere() {
             }
             None => dropped += 1,
         }
-        claimed +=
-            drop_after(polls, APART, store.claim(SESSION, &wish(1), NOW)).map_or(0, |got| got.unwrap().len());
+        claimed += drop_after(polls, APART, store.claim(SESSION, &claim_request(1), NOW))
+            .map_or(0, |got| got.unwrap().len());
         drop_after(polls, APART, store.lost(NOW, 10));
         drop_after(polls, APART, store.load(&[id(number)]));
     }
@@ -277,7 +275,7 @@ fn other_servers_are_heard_of_again_after_the_connection_was_lost() {
     assert!(hears(&store, PATIENCE));
 
     renew(&*other);
-    assert_eq!(block_on(other.claim(SESSION, &wish(1), NOW)).unwrap().len(), 1);
+    assert_eq!(block_on(other.claim(SESSION, &claim_request(1), NOW)).unwrap().len(), 1);
     proxy.cut();
     assert!(!hears(&store, Duration::from_millis(50)), "nobody listens");
     proxy.heal();
@@ -299,7 +297,7 @@ fn a_batch_of_new_tasks_is_one_trip_and_one_that_goes_on_two() {
     assert_eq!(block_on(store.commit(tasks)).unwrap(), vec![Outcome::Committed; 200]);
     assert_eq!(trips() - before, 1);
     let before = trips();
-    assert_eq!(block_on(store.claim(SESSION, &wish(100), NOW)).unwrap().len(), 100);
+    assert_eq!(block_on(store.claim(SESSION, &claim_request(100), NOW)).unwrap().len(), 100);
     assert_eq!(trips() - before, 1);
     let before = trips();
     block_on(store.commit(vec![line(1)])).unwrap();
@@ -315,7 +313,7 @@ fn what_others_have_just_made_ready_is_left_to_them() {
     block_on(store.commit((1..=3).map(|number| new_task(&flow, number)).collect())).unwrap();
     let claim = |since: Timestamp| {
         let leave = Leave { since: Some(since), but: vec![id(2)] };
-        let claimed = block_on(store.claim_leaving(SESSION, &wish(9), &leave, NOW)).unwrap();
+        let claimed = block_on(store.claim_leaving(SESSION, &claim_request(9), &leave, NOW)).unwrap();
         claimed.into_iter().map(|claimed| claimed.id.task).collect::<Vec<_>>()
     };
     assert_eq!(claim(story::at(0)), [id(2)]);

@@ -20,7 +20,7 @@ use std::{
 };
 
 use tokio::runtime::{Builder, Handle};
-use windlass_engine::conformance::block_on;
+use windlass_conformance::block_on;
 use windlass_stores::postgres::{OpenError, PostgresOptions, PostgresStore};
 use windlass_testkit::{Database, Postgres, PostgresProduct};
 

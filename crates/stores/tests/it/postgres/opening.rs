@@ -1,6 +1,6 @@
 //! What cannot be opened says why, and never a password.
 
-use windlass_engine::ports::{Store as _, StoreError};
+use windlass_store::{Store as _, StoreError};
 use windlass_stores::postgres::OpenError;
 use windlass_testkit::{Postgres, PostgresProduct, Product as _, SqlProduct as _};
 
@@ -106,7 +106,7 @@ fn a_database_that_takes_no_writes_is_no_store() {
     let probe = || {
         super::wait({
             let store = store.clone();
-            async move { store.commit(vec![windlass_engine::ports::Change::Probe]).await }
+            async move { store.commit(vec![windlass_store::Change::Probe]).await }
         })
     };
     let error = probe().unwrap_err();

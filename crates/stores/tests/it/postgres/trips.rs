@@ -1,18 +1,16 @@
 //! How often something goes to the database and is waited for.
 
-use windlass_engine::{
-    conformance::block_on,
-    ports::{Ask, Change, Claimed, Leave, Outcome, Store},
-};
+use windlass_conformance::block_on;
+use windlass_store::{Ask, Change, Claimed, Leave, Outcome, Store};
 use windlass_stores::postgres::PostgresStore;
 
 use super::{database, open};
-use crate::disturbed::{NOW, SESSION, add_flow, id, line, new_task, renew, wish};
+use crate::disturbed::{NOW, SESSION, add_flow, claim_request, id, line, new_task, renew};
 
 /// Commits and claims with it; gives what was claimed, and how many trips it took.
 fn commit_and_claim(store: &PostgresStore, changes: Vec<Change>, free: u32) -> (Vec<Claimed>, u64) {
     let before = store.round_trips().unwrap();
-    let ask = Ask { session: SESSION, wish: wish(free).remove(0) };
+    let ask = Ask { session: SESSION, claim_request: claim_request(free).remove(0) };
     let answers = block_on(store.commit_and_claim(changes, &[ask], &Leave::default(), NOW)).unwrap();
     assert!(answers.0.iter().all(|outcome| *outcome == Outcome::Committed));
     let claimed = answers.1.into_iter().map(|claimed| claimed.expect("nothing rules the queue"));

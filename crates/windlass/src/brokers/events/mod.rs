@@ -3,47 +3,22 @@
 mod cloud_event;
 mod settings;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use tokio::time;
 use windlass_brokers::Broker;
 use windlass_engine::{
     Engine,
-    ports::Clock as _,
-    services::{Announcer, WriteEvent},
+    services::{OutboxRelay, WriteEvent},
 };
-
-use crate::clock::SystemClock;
 
 pub(crate) use settings::{EventsSection, EventsSettings};
 
-/// After a round that failed.
-const FAILED_PAUSE: Duration = Duration::from_millis(200);
-
-/// Between two rounds: what happens meanwhile goes together.
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// The announcer of a server. From now on what happens is kept for it.
-pub(super) fn announcer(engine: Arc<Engine>, broker: Arc<dyn Broker>, settings: EventsSettings) -> Announcer {
+/// The outbox relay of a server. From now on what happens is kept for it.
+pub(super) fn outbox_relay(
+    engine: Arc<Engine>,
+    broker: Arc<dyn Broker>,
+    settings: EventsSettings,
+) -> OutboxRelay {
     let writer: Arc<dyn WriteEvent> = Arc::new(cloud_event::Writer::new(settings.source));
-    Announcer::new(engine, broker, writer, settings.topic)
-}
-
-/// Announces what happens, for ever.
-pub(super) async fn run(announcer: Announcer, clock: Arc<SystemClock>) {
-    loop {
-        let pause = match announcer.run_once(|| clock.now()).await {
-            Ok(pause) => Duration::from_millis(pause.0),
-            Err(error) => {
-                tracing::warn!(%error, "what happened could not be announced; it is tried again");
-                time::sleep(FAILED_PAUSE).await;
-                continue;
-            }
-        };
-        time::sleep(PAUSE).await;
-        tokio::select! {
-            () = time::sleep(pause) => {}
-            () = announcer.stirred() => {}
-        }
-    }
+    OutboxRelay::new(engine, broker, writer, settings.topic)
 }

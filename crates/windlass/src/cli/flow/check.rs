@@ -13,8 +13,7 @@ use super::commands;
 use crate::{
     cli::{
         exit::Exit,
-        output::{Output, Style},
-        table::Color,
+        output::{Output, Style, table::Color},
     },
     flowfile::{self, FlowError, Format},
     modules::Catalogue,

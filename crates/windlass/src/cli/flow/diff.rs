@@ -13,8 +13,7 @@ use crate::{
     cli::{
         connection::Context,
         exit::{Exit, UsageError},
-        output::{Style, one_line},
-        table::Color,
+        output::{Style, one_line, table::Color},
     },
     flowfile::{self, Difference, differences},
 };

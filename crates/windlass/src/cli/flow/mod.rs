@@ -14,6 +14,8 @@ use super::{
     connection::{ConnectionArgs, Context},
     exit::Exit,
     output::Style,
+};
+use crate::cli::output::{
     table::{Cell, Color, Table},
     time::age,
 };

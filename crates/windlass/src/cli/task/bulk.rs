@@ -13,8 +13,8 @@ use super::change::{self, Change};
 use crate::cli::{
     connection::Context,
     exit::{Exit, UsageError},
+    output::time::parse_past,
     params::parse_label,
-    time::parse_past,
 };
 
 /// Calls made for one command: each acts on up to 10,000 tasks.

@@ -4,7 +4,12 @@ use windlass_api::{List, Task};
 use windlass_client::Error;
 
 use super::{show::settling, steps::task_status};
-use crate::cli::{connection::Context, exit::Exit, output::Style, report, table::Table};
+use crate::cli::{
+    connection::Context,
+    exit::Exit,
+    output::{Style, table::Table},
+    report,
+};
 
 /// What to do with each task.
 #[derive(Debug, Clone, Copy)]

@@ -11,8 +11,7 @@ use super::watch;
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::{Style, one_line},
-    table::Color,
+    output::{Style, one_line, table::Color},
 };
 
 /// Which events.

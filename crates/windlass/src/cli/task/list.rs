@@ -12,10 +12,13 @@ use super::steps::task_status;
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::{Format, Style, write},
+    output::{
+        Format, Style,
+        table::{Cell, Color, Overflow, Table},
+        time::{age, parse_past},
+        write,
+    },
     params::parse_label,
-    table::{Cell, Color, Overflow, Table},
-    time::{age, parse_past},
 };
 
 /// Columns from which on a terminal has room for what a task is at beside its id, status, age and flow.

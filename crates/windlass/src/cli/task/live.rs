@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use windlass_api::{StepStatus, Task};
 
 use super::steps;
-use crate::cli::{
-    output::Style,
+use crate::cli::output::{
+    Style,
     table::{Color, Overflow, cut},
     time::elapsed,
 };

@@ -7,8 +7,7 @@ use windlass_api::{Direction, LogLine};
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::{Style, one_line},
-    table::Color,
+    output::{Style, one_line, table::Color},
 };
 
 /// Which lines.

@@ -7,9 +7,11 @@ use super::steps;
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::Style,
-    table::Table,
-    time::{age, elapsed},
+    output::{
+        Style,
+        table::Table,
+        time::{age, elapsed},
+    },
 };
 
 /// Shows the members of a step.

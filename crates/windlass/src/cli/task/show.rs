@@ -8,9 +8,11 @@ use super::{members, steps};
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::{Style, one_line},
-    table::{Cell, Color, Table},
-    time::{age, elapsed},
+    output::{
+        Style, one_line,
+        table::{Cell, Color, Table},
+        time::{age, elapsed},
+    },
 };
 
 /// Characters printed of parameters and of each result.

@@ -11,9 +11,8 @@ use super::{away, show};
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::{self, Format},
+    output::{self, Format, time::parse_start},
     params::{ParamArgs, parse_label},
-    time::parse_start,
 };
 
 /// How soon a server that went away right after it took the task is asked again.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use windlass_api::{Progress, Step, StepRollback, StepStatus, Task, TaskStatus};
 
 use super::members;
-use crate::cli::{
+use crate::cli::output::{
     table::{Cell, Color, Table},
     time::{age, elapsed},
 };

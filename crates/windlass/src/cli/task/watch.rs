@@ -17,8 +17,11 @@ use super::{
 use crate::cli::{
     connection::Context,
     exit::Exit,
-    output::{self, Format, Style, terminal_size},
-    table::{Color, cut},
+    output::{
+        self, Format, Style,
+        table::{Color, cut},
+        terminal_size,
+    },
 };
 
 /// How often the picture may change: as fast as an eye follows.

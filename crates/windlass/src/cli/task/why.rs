@@ -1,6 +1,6 @@
 //! `windlass task why`: why a task is where it is.
 
-use crate::cli::{connection::Context, exit::Exit, table::Table};
+use crate::cli::{connection::Context, exit::Exit, output::table::Table};
 
 /// Tells why a task is where it is.
 pub(crate) async fn run(id: &str, context: &Context) -> anyhow::Result<Exit> {

@@ -2,7 +2,8 @@
 
 use axum::http::StatusCode;
 use windlass_core::{AlarmRejection, Rejection};
-use windlass_engine::{EngineError, ports::StoreError};
+use windlass_engine::EngineError;
+use windlass_store::StoreError;
 
 use super::problem::Refused;
 use crate::flowfile::FlowError;

@@ -7,10 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{FLOW_MODULE, Failure, Json, Millis, Name, Outcome, SPAN_MAX};
-use windlass_engine::{
-    Exchange, LEASE_RANGE, Progress, Said, WAIT_MAX, WorkerReport,
-    ports::{SessionId, Wish, WorkerState},
-};
+use windlass_engine::{Exchange, LEASE_RANGE, Progress, Said, WAIT_MAX, WorkerReport};
+use windlass_store::{ClaimRequest, SessionId, WorkerState};
 
 use crate::http::{
     answer::problem::Refused,
@@ -147,7 +145,7 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
         lease: body.lease_ms.map(Millis),
         worker: body.worker.map(|worker| self::worker(worker, body.attached)).transpose()?,
         holding: body.holding,
-        wishes: body.modules.map(wishes).transpose()?,
+        claim_requests: body.modules.map(claim_requests).transpose()?,
         free: body.free,
         draining: body.draining,
         wait: Millis(body.wait_ms),
@@ -173,26 +171,26 @@ fn worker(worker: api::WorkerInfo, attached: bool) -> Result<WorkerState, Refuse
     })
 }
 
-fn wishes(modules: Vec<ModuleBody<'_>>) -> Result<Vec<Wish>, Refused> {
+fn claim_requests(modules: Vec<ModuleBody<'_>>) -> Result<Vec<ClaimRequest>, Refused> {
     if modules.len() > MODULES_MAX {
         let count = modules.len();
         return Err(Refused::malformed(format!(
             "there are {count} modules, and a worker may serve {MODULES_MAX}"
         )));
     }
-    let mut wishes: Vec<Wish> = Vec::with_capacity(modules.len());
+    let mut claim_requests: Vec<ClaimRequest> = Vec::with_capacity(modules.len());
     for offer in modules {
         let module = request::name("a module", &offer.name)?;
         if module.as_str() == FLOW_MODULE {
             return Err(Refused::malformed("no worker can serve the module `flow`: its commands are flows"));
         }
-        if wishes.iter().any(|wish| wish.module == module) {
+        if claim_requests.iter().any(|claim_request| claim_request.module == module) {
             return Err(Refused::malformed(format!("the module {module} is there twice: take one away")));
         }
         let commands = offer.commands.map(|commands| names(&module, &commands)).transpose()?;
-        wishes.push(Wish { module, commands, free: offer.free });
+        claim_requests.push(ClaimRequest { module, commands, free: offer.free });
     }
-    Ok(wishes)
+    Ok(claim_requests)
 }
 
 fn names(module: &Name, commands: &[Cow<'_, str>]) -> Result<Vec<Name>, Refused> {
@@ -303,9 +301,13 @@ mod tests {
             ("w", vec!["t".to_owned()], Some(2))
         );
         assert_eq!(call.draining, Some(true));
-        let wishes = call.wishes.unwrap();
+        let claim_requests = call.claim_requests.unwrap();
         assert_eq!(
-            (wishes[0].module.as_str(), wishes[0].commands.as_ref().unwrap().len(), wishes[0].free),
+            (
+                claim_requests[0].module.as_str(),
+                claim_requests[0].commands.as_ref().unwrap().len(),
+                claim_requests[0].free
+            ),
             ("m", 1, 3)
         );
         let report = &call.reports[0];

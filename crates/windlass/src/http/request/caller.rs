@@ -7,7 +7,7 @@ use axum::{
     http::{HeaderMap, request::Parts},
 };
 use windlass_core::Actor;
-use windlass_engine::ports::Now;
+use windlass_store::Now;
 
 use crate::http::{App, answer::problem::Refused};
 

@@ -6,8 +6,7 @@
 
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
-use windlass_core::{Flow, Name};
-use windlass_engine::{ADHOC_HASH_CHARS, ADHOC_PREFIX};
+use windlass_core::{ADHOC_HASH_CHARS, ADHOC_PREFIX, Flow, Name};
 
 use crate::flowfile::{self, FlowError, Format};
 use crate::http::{

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use windlass_engine::{
     EngineError, Submission,
-    ports::{Enqueued, Now, Standing},
     services::{ReadEnqueued, Unreadable},
 };
+use windlass_store::{Enqueued, Now, Standing};
 
 use crate::http::{App, answer::problem::Refused, flows, submit::idempotency};
 

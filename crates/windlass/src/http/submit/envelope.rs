@@ -1,7 +1,8 @@
 //! The body of `POST /v1/tasks` in another envelope than a request: read and refused by the same code.
 
 use windlass_core::Actor;
-use windlass_engine::{Submission, ports::Now, services::Unreadable};
+use windlass_engine::{Submission, services::Unreadable};
+use windlass_store::Now;
 
 use crate::http::{App, answer::problem::Refused, request::Caller, submit::SubmitBody};
 

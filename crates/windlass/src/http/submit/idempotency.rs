@@ -3,7 +3,7 @@
 use axum::{extract::FromRequestParts, http::request::Parts};
 use sha2::{Digest as _, Sha256};
 use windlass_core::{Input, Json, Name, TaskId};
-use windlass_engine::ports::SubmitKey;
+use windlass_store::SubmitKey;
 
 use crate::http::{answer::problem::Refused, submit::canonical::canonical};
 

@@ -20,7 +20,8 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{Flow, Input, Json, Millis, Name, PRIORITY_MAX, SPAN_MAX, Timestamp};
-use windlass_engine::{Accepted, Submission, ports::Now};
+use windlass_engine::{Accepted, Submission};
+use windlass_store::Now;
 
 use crate::http::{
     App,

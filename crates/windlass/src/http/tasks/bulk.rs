@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use windlass_api as api;
 use windlass_core::{Actor, Command, Pause, Phase, StuckKind, Task, TaskId, Timestamp};
-use windlass_engine::{EngineError, ports::TaskQuery};
+use windlass_engine::EngineError;
+use windlass_store::TaskQuery;
 
 use crate::http::{
     App,

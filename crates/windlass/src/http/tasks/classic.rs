@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use windlass_core::{Act, ActKey, ActState, Action, Role, Task, TaskStatus, Timestamp, task_status};
-use windlass_engine::ports::Loaded;
+use windlass_store::Loaded;
 
 use crate::brokers::timeout_seconds;
 use crate::http::tasks::view::payload;

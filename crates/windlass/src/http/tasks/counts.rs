@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{extract::State, response::Response};
 use windlass_api as api;
 use windlass_core::task_status;
-use windlass_engine::ports::TaskQuery;
+use windlass_store::TaskQuery;
 
 use super::list::{self, Filters};
 use crate::http::{

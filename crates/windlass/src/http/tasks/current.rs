@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use windlass_api as api;
 use windlass_core::{ActKey, Cause, Role, StepStatus, Task, step_status};
-use windlass_engine::ports::Loaded;
+use windlass_store::Loaded;
 
 use crate::http::tasks::view;
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{extract::State, response::Response};
 use windlass_api as api;
 use windlass_core::{TaskId, TaskStatus, Timestamp};
-use windlass_engine::ports::{ParamFilter, TaskQuery};
+use windlass_store::{ParamFilter, TaskQuery};
 
 use super::current;
 use crate::http::{

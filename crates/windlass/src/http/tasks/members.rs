@@ -7,7 +7,7 @@ use windlass_api as api;
 use windlass_core::{
     Act, ActKey, ActState, Direction, Doer, Member, Members, Phase, Task, TaskId, Timestamp, act_status,
 };
-use windlass_engine::ports::{Claim, Loaded};
+use windlass_store::{Claim, Loaded};
 
 use crate::http::{
     App,

@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::{Command, TaskId, Timestamp};
-use windlass_engine::ports::Loaded;
+use windlass_store::Loaded;
 
 use crate::http::{
     App,

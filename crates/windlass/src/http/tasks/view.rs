@@ -8,10 +8,8 @@ use windlass_core::{
     Act, ActKey, ActState, Action, Awaited, Json, Parent, ResolutionKind, Role, StepStatus, Task, TaskStatus,
     Timestamp, act_status, choices, step_status, task_status,
 };
-use windlass_engine::{
-    Engine, Existing,
-    ports::{Claim, Loaded, SessionId},
-};
+use windlass_engine::{Engine, Existing};
+use windlass_store::{Claim, Loaded, SessionId};
 
 use crate::http::{App, answer::problem::Refused, tasks::members};
 

@@ -9,7 +9,8 @@ use axum::{
 use futures_util::StreamExt as _;
 use tokio::time;
 use windlass_core::{EventKind, TaskId};
-use windlass_engine::{Notice, ports::Loaded};
+use windlass_engine::Notice;
+use windlass_store::Loaded;
 
 use crate::http::{App, answer::problem::Refused};
 

@@ -92,7 +92,7 @@ fn what_is_no_answer_changes_nothing_and_is_put_aside() {
     assert_eq!(alarm["kind"], "message_refused", "{alarm}");
     assert!(alarm["message"].as_str().unwrap().contains("is no answer that can be used"), "{alarm}");
     assert_eq!(far.site.json(&["task", "show", &id])["steps"][0]["status"], "ready");
-    // The server's own couriers are no workers to anybody who looks for one.
+    // The server's own queue publishers are no workers to anybody who looks for one.
     let near = far.start_task("near", "index=2");
     let why = far.site.json(&["task", "why", &near]);
     assert!(why["sentence"].as_str().unwrap().contains("no worker is connected"), "{why}");

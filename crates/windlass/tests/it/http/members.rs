@@ -20,8 +20,7 @@ async fn fan(server: &Server, on_partial: OnPartial) {
         ..StepDefinition::new(name("resize"), action("resize"), vec![])
     };
     let join = StepDefinition::new(name("join"), action("join"), vec![0]);
-    let now =
-        windlass_engine::ports::Now { wall: windlass_core::Timestamp(0), mono: windlass_core::Millis(0) };
+    let now = windlass_store::Now { wall: windlass_core::Timestamp(0), mono: windlass_core::Millis(0) };
     let flow = Flow::new(name("f"), vec![resize, join]);
     server.app.engine.apply_flow(flow, now).await.unwrap();
 }

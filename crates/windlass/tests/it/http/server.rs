@@ -19,12 +19,10 @@ use tower_service::Service as _;
 use windlass::http::{App, ClientLimits, router};
 use windlass_core::{Millis, Timestamp};
 use windlass_engine::{
-    Engine,
-    memory::MemorySink,
-    ports::{Clock, Now},
-    resident::Resident,
-    services::{Committer, LeaseKeeper, Messenger, Reclaimer, Timekeeper},
+    Committer, Engine,
+    services::{LeaseKeeper, Messenger, Reclaimer, Timekeeper},
 };
+use windlass_store::{Clock, Now, memory::MemorySink, resident::Resident};
 
 /// 2030-03-17T17:46:40Z.
 const START_MS: i64 = 1_900_000_000_000;

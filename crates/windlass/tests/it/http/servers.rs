@@ -1,10 +1,8 @@
 //! Which servers there are.
 
 use serde_json::json;
-use windlass_engine::{
-    ports::{ServerId, ServerState},
-    services::Membership,
-};
+use windlass_engine::services::Membership;
+use windlass_store::{ServerId, ServerState};
 
 use super::server::Server;
 

@@ -15,7 +15,7 @@ use axum::{
 use futures_util::StreamExt as _;
 use windlass_api as api;
 use windlass_core::{ActKey, Task, TaskId};
-use windlass_engine::ports::LogLine;
+use windlass_store::LogLine;
 
 use crate::http::{
     App,

@@ -3,10 +3,8 @@
 use serde_json::json;
 use windlass_api as api;
 use windlass_core::{Millis, Name, Timestamp};
-use windlass_engine::{
-    AtWorker, Holder, LastHeard, OfferedAt,
-    ports::{LimitState, QueuePause},
-};
+use windlass_engine::{AtWorker, Holder, LastHeard, OfferedAt};
+use windlass_store::{LimitState, QueuePause};
 
 use super::sentences::{About, Explained, span};
 use crate::http::tasks::view;

@@ -1,0 +1,190 @@
+//! Locks: stored with their holder and waiters, changed by version, deleted when free.
+
+use windlass_core::{
+    ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Name, TaskId, Timestamp,
+};
+use windlass_store::{Change, Envelope, LockChange, Outcome, Sender};
+
+use crate::{World, history::line, topic};
+
+topic![
+    a_lock_is_kept_as_long_as_somebody_has_it_or_waits,
+    a_change_on_another_version_changes_nothing,
+    a_lock_and_a_task_consume_one_anothers_messages_once,
+    locks_are_listed_by_name,
+    a_message_that_finds_nothing_to_do_is_consumed_once,
+    the_fence_of_a_deleted_lock_grows_though_the_clock_went_back,
+    what_was_decided_below_the_floor_is_a_conflict,
+    the_floor_of_locks_stays_over_a_restart,
+];
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("it is a name")
+}
+
+fn owner(task: u128) -> LockOwner {
+    LockOwner { task: TaskId(task), key: ActKey::forward(0), turn: 1 }
+}
+
+async fn stored(world: &mut World, lock: &str) -> Option<Lock> {
+    world.store().lock(&name(lock)).await.expect("reading a lock succeeds")
+}
+
+/// The lock that new changes build on.
+async fn current(world: &mut World, lock: &str) -> Lock {
+    let mut locks = world.store().locks_by_name(&[name(lock)]).await.expect("reading a lock succeeds");
+    locks.pop().expect("there is one for each name")
+}
+
+/// The change that a command makes of the current lock.
+async fn change(world: &mut World, lock: &str, command: &LockCommand) -> LockChange {
+    let lock = current(world, lock).await;
+    let before = lock.version;
+    let transition = lock.apply(command, world.now.wall).expect("it applies").expect("it changes something");
+    LockChange::new(before, transition, world.now.wall, None)
+}
+
+async fn tell(world: &mut World, lock: &str, command: &LockCommand) -> Vec<Envelope> {
+    let change = change(world, lock, command).await;
+    let messages = change.messages.clone();
+    assert_eq!(world.commit_one(Change::Lock(change)).await, Outcome::Committed);
+    messages
+}
+
+async fn a_lock_is_kept_as_long_as_somebody_has_it_or_waits(mut world: World) {
+    assert!(stored(&mut world, "disk").await.is_none());
+    for task in [1, 2, 3] {
+        tell(&mut world, "disk", &LockCommand::Acquire { owner: owner(task) }).await;
+    }
+    let lock = stored(&mut world, "disk").await.expect("somebody has it");
+    assert_eq!(lock.holder.map(|holder| holder.owner), Some(owner(1)));
+    let waiting: Vec<_> = lock.waiters().map(|waiter| waiter.owner).collect();
+    assert_eq!(waiting, [owner(2), owner(3)]);
+    tell(&mut world, "disk", &LockCommand::Release { owner: owner(2) }).await;
+    let first = lock.holder.expect("somebody has it").fence;
+    tell(&mut world, "disk", &LockCommand::Release { owner: owner(1) }).await;
+    let lock = stored(&mut world, "disk").await.expect("somebody has it");
+    assert_eq!(lock.holder.map(|holder| holder.owner), Some(owner(3)));
+    assert!(lock.holder.is_some_and(|holder| holder.fence > first) && lock.waiting() == 0);
+    tell(&mut world, "disk", &LockCommand::Release { owner: owner(3) }).await;
+    assert!(stored(&mut world, "disk").await.is_none());
+}
+
+async fn a_change_on_another_version_changes_nothing(mut world: World) {
+    let first = change(&mut world, "disk", &LockCommand::Acquire { owner: owner(1) }).await;
+    let second = change(&mut world, "disk", &LockCommand::Acquire { owner: owner(2) }).await;
+    let outcomes = world.commit(vec![Change::Lock(first), Change::Lock(second)]).await;
+    assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
+    let lock = stored(&mut world, "disk").await.expect("somebody has it");
+    assert_eq!((lock.holder.map(|holder| holder.owner), lock.waiting()), (Some(owner(1)), 0));
+    assert_eq!(world.messages().await.len(), 1, "what conflicts sends nothing");
+}
+
+async fn a_lock_and_a_task_consume_one_anothers_messages_once(mut world: World) {
+    let mut flow = line("locked", 1);
+    flow.steps[0].locks = vec![LockRef::Name(name("disk"))];
+    let flow = world.add_flow(flow).await;
+    let id = world.submit(&flow).await;
+    let asked = world.messages().await.remove(0);
+    assert_eq!(asked.id.sender, Sender::Task(id));
+    let Message::Lock { name: lock, command } = &asked.message else {
+        panic!("it asks for a lock: {asked:?}")
+    };
+    let mut given = change(&mut world, lock, command).await;
+    given.consumes = Some(asked.id.clone());
+    let outcomes = world.commit(vec![Change::Lock(given.clone()), Change::Lock(given)]).await;
+    assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
+    let granted = world.messages().await;
+    assert_eq!(granted.len(), 1);
+    assert_eq!(granted[0].id.sender, Sender::Lock(name("disk")));
+    let Message::Granted { owner, name, fence } = granted[0].message.clone() else {
+        panic!("it is given: {granted:?}")
+    };
+    let command = Command::Granted { key: owner.key, turn: owner.turn, name, fence };
+    let change = world.decide(id, &command).await;
+    let change = windlass_store::TaskChange { consumes: Some(granted[0].id.clone()), ..change };
+    let outcomes = world.commit(vec![change.clone().into(), change.into()]).await;
+    assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
+    assert_eq!(world.messages().await, []);
+    let session = world.session(1).await;
+    assert_eq!(world.claim_one(session).await.id.task, id, "with its lock it is handed out");
+}
+
+async fn locks_are_listed_by_name(mut world: World) {
+    for (task, lock) in [(1, "b"), (2, "a"), (3, "c")] {
+        tell(&mut world, lock, &LockCommand::Acquire { owner: owner(task) }).await;
+    }
+    let names = |locks: Vec<Lock>| locks.iter().map(|lock| lock.name.to_string()).collect::<Vec<_>>();
+    let after: Option<&LockName> = None;
+    let first = world.store().locks(after, 2).await.expect("listing locks succeeds");
+    assert_eq!(names(first), ["a", "b"]);
+    let rest = world.store().locks(Some(&name("b")), 2).await.expect("listing locks succeeds");
+    assert_eq!(names(rest), ["c"]);
+}
+
+async fn a_message_that_finds_nothing_to_do_is_consumed_once(mut world: World) {
+    let messages = tell(&mut world, "disk", &LockCommand::Acquire { owner: owner(1) }).await;
+    let id = messages[0].id.clone();
+    let outcomes = world.commit(vec![Change::Consume(id.clone()), Change::Consume(id)]).await;
+    assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
+    assert_eq!(world.messages().await, []);
+}
+
+/// Deletes the free locks, as the janitor does.
+async fn delete_free(world: &mut World) -> Vec<Outcome> {
+    let free = world.store().free_locks(10).await.expect("listing free locks succeeds");
+    let now = world.now.wall;
+    world.commit(free.into_iter().map(|lock| Change::Lock(LockChange::delete(lock, now))).collect()).await
+}
+
+/// An execution gets the lock and releases it. Returns the fence.
+async fn hold_once(world: &mut World, lock: &str, task: u128) -> u64 {
+    tell(world, lock, &LockCommand::Acquire { owner: owner(task) }).await;
+    let holder = stored(world, lock).await.and_then(|lock| lock.holder).expect("it has a holder");
+    assert_eq!(holder.owner, owner(task));
+    tell(world, lock, &LockCommand::Release { owner: owner(task) }).await;
+    holder.fence
+}
+
+async fn the_fence_of_a_deleted_lock_grows_though_the_clock_went_back(mut world: World) {
+    let mut fences = vec![hold_once(&mut world, "disk", 1).await, hold_once(&mut world, "disk", 2).await];
+    let late = world.now;
+    world.now.wall = Timestamp(late.wall.0 - 3_600_000);
+    for task in 3..6 {
+        assert_eq!(delete_free(&mut world).await, [Outcome::Committed]);
+        assert_eq!(delete_free(&mut world).await, [], "it is deleted");
+        fences.push(hold_once(&mut world, "disk", task).await);
+    }
+    world.now.wall = late.wall;
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
+async fn what_was_decided_below_the_floor_is_a_conflict(mut world: World) {
+    let first = hold_once(&mut world, "disk", 1).await;
+    let on_stored = change(&mut world, "disk", &LockCommand::Acquire { owner: owner(2) }).await;
+    let now = world.now.wall;
+    let deleted = Change::Lock(LockChange::delete(current(&mut world, "disk").await, now));
+    let below = change(&mut world, "other", &LockCommand::Acquire { owner: owner(3) }).await;
+    // The floor equals the version of the deleted lock, so a decision based on it is valid.
+    let outcomes = world.commit(vec![deleted, Change::Lock(below), Change::Lock(on_stored)]).await;
+    assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict, Outcome::Committed]);
+    let holder = stored(&mut world, "disk").await.and_then(|lock| lock.holder).expect("it has a holder");
+    assert!(holder.owner == owner(2) && holder.fence > first, "{holder:?} {first}");
+    tell(&mut world, "disk", &LockCommand::Release { owner: owner(2) }).await;
+
+    // A lock that is requested before its deletion stays.
+    let deleted = LockChange::delete(current(&mut world, "disk").await, now);
+    tell(&mut world, "disk", &LockCommand::Acquire { owner: owner(5) }).await;
+    assert_eq!(world.commit_one(Change::Lock(deleted)).await, Outcome::Conflict);
+    assert_eq!(stored(&mut world, "disk").await.and_then(|lock| lock.holder).unwrap().owner, owner(5));
+}
+
+async fn the_floor_of_locks_stays_over_a_restart(mut world: World) {
+    let first = hold_once(&mut world, "disk", 1).await;
+    assert_eq!(delete_free(&mut world).await, [Outcome::Committed]);
+    let floor = world.store().lock_floor().await.expect("reading the floor succeeds");
+    assert!(floor >= first, "{floor} {first}");
+    world.reopen().await;
+    assert_eq!(world.store().lock_floor().await, Ok(floor));
+    assert!(hold_once(&mut world, "disk", 2).await > first);
+}

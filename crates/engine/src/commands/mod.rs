@@ -1,0 +1,159 @@
+//! Commands to the engine: to tasks, alarms, flows and queues.
+
+mod limits;
+mod rerun;
+pub(crate) mod submit;
+
+use std::sync::Arc;
+
+use windlass_core::{
+    Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Lock, LockCommand, LockHolder,
+    LockName, LockRejection, Name, TaskId,
+};
+use windlass_store::{Change, Loaded, Now, QueueChange, QueuePause, StoredFlow};
+
+use crate::{
+    Engine, EngineError,
+    deciding::inbox::{Item, Replies, Reply},
+};
+
+pub use limits::*;
+pub use rerun::*;
+pub use submit::*;
+
+/// The result of applying a flow.
+#[derive(Debug, Clone)]
+pub struct FlowApplication {
+    /// The flow as it is in the catalogue now.
+    pub stored: StoredFlow,
+    /// Whether anything changed.
+    pub changed: bool,
+}
+
+/// A lock that an operator took from its holder.
+#[derive(Debug, Clone)]
+pub struct SeizedLock {
+    /// The lock as it is now.
+    pub lock: Lock,
+    /// Its previous holder.
+    pub from: LockHolder,
+}
+
+impl Engine {
+    /// Sends a command to a task. When this returns, the result is on disk.
+    ///
+    /// # Errors
+    /// When the task does not exist or the rules refuse it.
+    pub async fn tell(&self, id: TaskId, command: Command) -> Result<Loaded, EngineError> {
+        let item = Item::Task { id, command, claim: None, logs: Vec::new() };
+        match only(self.inbox.decide(vec![item]).await)? {
+            Reply::Task(loaded) => Ok(loaded),
+            Reply::Missing => Err(EngineError::UnknownTask(id)),
+            Reply::Damaged(error) => Err(error.into()),
+            Reply::Rejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+
+    /// Sends the same command to several tasks, to each separately and all in one commit. When this returns, the
+    /// results are on disk.
+    ///
+    /// # Errors
+    /// When the store fails; for each task separately when it does not exist or the rules refuse the command.
+    pub async fn tell_all(
+        &self,
+        tasks: &[TaskId],
+        command: &Command,
+    ) -> Result<Vec<Result<(), EngineError>>, EngineError> {
+        let item =
+            |id: &TaskId| Item::Task { id: *id, command: command.clone(), claim: None, logs: Vec::new() };
+        let replies = self.inbox.decide(tasks.iter().map(item).collect()).await?;
+        let told = |(id, reply): (&TaskId, Reply)| match reply {
+            Reply::Task(_) | Reply::Done => Ok(()),
+            Reply::Missing => Err(EngineError::UnknownTask(*id)),
+            Reply::Damaged(error) => Err(error.into()),
+            Reply::Rejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        };
+        Ok(tasks.iter().zip(replies).map(told).collect())
+    }
+
+    /// Sends a command to an alarm.
+    ///
+    /// # Errors
+    /// When the alarm does not exist or its rules refuse it.
+    pub async fn tell_alarm(&self, id: AlarmId, command: AlarmCommand) -> Result<Alarm, EngineError> {
+        match only(self.inbox.decide(vec![Item::Alarm { id: id.clone(), command }]).await)? {
+            Reply::Alarm(alarm) => Ok(alarm),
+            Reply::AlarmRejected(AlarmRejection::Unknown) => Err(EngineError::UnknownAlarm(id)),
+            Reply::AlarmRejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+
+    /// Takes a lock from its holder, for the next waiter. The previous holder continues with an outdated fence.
+    ///
+    /// # Errors
+    /// When the lock has no holder.
+    pub async fn seize_lock(
+        &self,
+        name: LockName,
+        reason: &str,
+        by: Option<Actor>,
+    ) -> Result<SeizedLock, EngineError> {
+        let command = LockCommand::Seize { reason: reason.into(), by };
+        match only(self.inbox.decide(vec![Item::Lock { name: name.clone(), command }]).await)? {
+            Reply::Lock { lock, before: Some(from) } => Ok(SeizedLock { lock, from }),
+            Reply::LockRejected(LockRejection::Free) => Err(EngineError::UnknownLock(name)),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+
+    /// Adds a flow to the catalogue under the next version; an unchanged flow gets no new version.
+    ///
+    /// # Errors
+    /// When the store fails. The flow must have been checked.
+    pub async fn apply_flow(&self, flow: Flow, now: Now) -> Result<FlowApplication, EngineError> {
+        const TRIES_MAX: usize = 8;
+        for _ in 0..TRIES_MAX {
+            let newest = self.on_disk(|| self.store.flow(&flow.name, None)).await?;
+            let version = newest.as_ref().map_or(0, |stored| stored.flow.version);
+            if let Some(stored) = newest
+                && *stored.flow == (Flow { version, ..flow.clone() })
+            {
+                return Ok(FlowApplication { stored, changed: false });
+            }
+            let flow = Arc::new(Flow { version: version + 1, ..flow.clone() });
+            let stored = StoredFlow { flow, created_at: now.wall };
+            match only(self.inbox.decide(vec![Item::Change(Change::Flow(stored.clone()))]).await)? {
+                Reply::Done => return Ok(FlowApplication { stored, changed: true }),
+                _ => continue,
+            }
+        }
+        Err(EngineError::Conflict)
+    }
+
+    /// Pauses or resumes a queue.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn set_queue_paused(
+        &self,
+        name: Name,
+        paused: bool,
+        by: Option<Actor>,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        let paused = paused.then_some(QueuePause { at: now.wall, by });
+        let change = Change::Queue(QueueChange { name, paused });
+        match only(self.inbox.decide(vec![Item::Change(change)]).await)? {
+            Reply::Done => Ok(()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+}
+
+/// The only reply of an operation of one item.
+fn only(replies: Replies) -> Result<Reply, EngineError> {
+    Ok(replies?.pop().unwrap_or(Reply::Conflict))
+}

@@ -1,0 +1,279 @@
+//! Decides the operations in the inbox and commits them: the heart of the engine.
+//!
+//! ```text
+//! take operations ─▶ load their tasks ─▶ core::apply, one after the other ─▶ one Change per aggregate
+//!        ─▶ Store::commit ─▶ answer everyone, notify watchers, hand out what became ready
+//! ```
+//!
+//! Operations that arrive during a commit go into the next one. Two committers may run concurrently, so that one
+//! decides while the other waits for the disk. Every reply, also a refusal, waits for the commit of its batch, so that
+//! the state it is based on is on disk. If a change conflicts, only its own items are decided again.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use windlass_store::{Change, Envelope, Now, Outcome, StoreError};
+
+use crate::{
+    Engine, EngineError, Notice,
+    deciding::{
+        batch::{Basis, Batch, Place},
+        evaluation::{Deciding, Elsewhere},
+        inbox::{Item, Operation, Replies, Reply},
+        part::{Logged, Pending, TaskPart},
+    },
+    exchange::TakenAlong,
+};
+
+/// The maximum number of items in one batch.
+const BATCH_ITEMS_MAX: usize = 4096;
+
+/// The maximum number of rounds in which items are decided again after a conflict.
+const ROUNDS_MAX: usize = 8;
+
+/// Decides and commits the operations in the inbox.
+pub struct Committer {
+    engine: Arc<Engine>,
+    elsewhere: Option<Elsewhere>,
+}
+
+/// The items that a round did not settle.
+struct Left {
+    /// Items that must be decided again.
+    again: Vec<Place>,
+    /// Items that are deferred to the next batch.
+    put_off: Vec<Place>,
+}
+
+impl Committer {
+    /// A committer of `engine`.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, elsewhere: None }
+    }
+
+    /// Runs long decisions on `elsewhere` instead of the thread of the committer.
+    #[must_use]
+    pub fn deciding_long(self, elsewhere: Elsewhere) -> Self {
+        Self { elsewhere: Some(elsewhere), ..self }
+    }
+
+    /// Decides and commits one batch. Returns the number of its items, 0 if the inbox was empty. It reads the clock
+    /// again after each commit, so that an attempt claimed after the commit does not start before it.
+    pub async fn run_once(&self, clock: impl Fn() -> Now) -> usize {
+        let mut operations = self.engine.inbox.take(BATCH_ITEMS_MAX);
+        if operations.is_empty() {
+            return 0;
+        }
+        let mut replies: Vec<Vec<Option<Reply>>> =
+            operations.iter_mut().map(Operation::take_settled).collect();
+        let mut open: Vec<Place> = operations
+            .iter()
+            .enumerate()
+            .flat_map(|(index, operation)| (0..operation.items.len()).map(move |item| (index, item)))
+            .filter(|place| replies[place.0][place.1].is_none())
+            .collect();
+        let count = open.len();
+        let mut put_off = BTreeSet::new();
+        let (mut fault, mut basis) = (None, Basis::Known);
+        let mut along = self.engine.take_along();
+        let mut rounds = 0;
+        for _ in 0..ROUNDS_MAX {
+            rounds += 1;
+            let along = along.as_mut().filter(|_| basis == Basis::Known);
+            match self.round(&mut operations, &open, basis, along, &mut replies, clock()).await {
+                Ok(left) => {
+                    open = left.again;
+                    put_off.extend(left.put_off);
+                }
+                Err(error) => {
+                    fault = Some(error);
+                    break;
+                }
+            }
+            if open.is_empty() {
+                break;
+            }
+            basis = Basis::Stored;
+        }
+        // Callers that receive a reply may claim attempts as well, with the time at which they called.
+        let now = self.engine.latest.not_before(clock());
+        // Changes that an earlier round has committed are final, and their operations get the matching replies.
+        let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
+        self.engine.counts.batch(count - put_off.len());
+        let put_off: BTreeSet<usize> = put_off.into_iter().map(|(operation, _)| operation).collect();
+        let mut back = Vec::new();
+        for (index, (mut operation, replies)) in operations.into_iter().zip(replies).enumerate() {
+            let has_failed = fault.is_some() && unsettled.contains(&index);
+            if put_off.contains(&index) && !has_failed {
+                operation.settled = replies;
+                back.push(operation);
+                continue;
+            }
+            let replies: Replies = match &fault {
+                Some(error) if unsettled.contains(&index) => Err(error.clone()),
+                _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
+            };
+            // The caller may have gone away; the decision is final anyway.
+            let _ = operation.reply.send(replies);
+        }
+        self.engine.inbox.put_back(back);
+        let handed_out = match along {
+            Some(along) => along.give(rounds > 1, now).await,
+            None => self.engine.dispatch(now).await,
+        };
+        if let Err(EngineError::Store(error)) = handed_out {
+            tracing::warn!(%error, "ready attempts could not be handed out");
+        }
+        count
+    }
+
+    /// Decides and commits the items at `open`. Returns the items that it did not settle.
+    async fn round(
+        &self,
+        operations: &mut Vec<Operation>,
+        open: &[Place],
+        basis: Basis,
+        along: Option<&mut TakenAlong<'_>>,
+        replies: &mut [Vec<Option<Reply>>],
+        now: Now,
+    ) -> Result<Left, StoreError> {
+        let waiting = open.iter().map(|place| &operations[place.0].items[place.1]);
+        let (generation, connected) = (self.engine.store.generation(), self.engine.task_cache.connected());
+        let mut batch = Batch::load(&self.engine, waiting, basis, now).await?;
+        batch.duplicates.extend(open.iter().filter_map(|place| match &replies[place.0][place.1] {
+            Some(Reply::Repeats { task }) => Some((*place, *task)),
+            _ => None,
+        }));
+        let deciding = Deciding::new(batch, operations, open);
+        let decided = deciding.run(operations, self.elsewhere.as_ref()).await;
+        let Deciding { batch, unchanging, mut again, put_off, .. } = decided;
+        let item = |place: &Place| &operations[place.0].items[place.1];
+        let decided_at = batch.now;
+        let (changes, parts) =
+            batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
+        let sent = self.sent(&changes);
+        let outcomes = match along {
+            Some(along) => along.commit(changes, decided_at).await?,
+            None => self.engine.store.commit(changes).await?,
+        };
+        self.carry(sent, &outcomes);
+        if parts.iter().any(|part| part.task.is_some()) {
+            self.engine.announcing.stir();
+        }
+        // A reply without a change is valid only if the state it was decided on is on disk now and was not lost.
+        let held = self.engine.store.generation() == generation;
+        for (place, reply) in unchanging {
+            if held && !matches!(reply, Reply::Conflict) {
+                replies[place.0][place.1] = Some(reply);
+            } else {
+                again.push(place);
+            }
+        }
+        for (part, outcome) in parts.into_iter().zip(outcomes) {
+            let came_to = match outcome {
+                Outcome::Conflict => {
+                    self.engine.counts.conflict();
+                    part.task.iter().for_each(|part| self.engine.task_cache.forget(part.loaded.task.id));
+                    again.extend(part.pending.into_iter().map(|pending| pending.place));
+                    continue;
+                }
+                Outcome::Heard => {
+                    // The worker was heard from again. Lost claims get a conflict, and the other items of the change
+                    // are decided without them.
+                    for Pending { place, .. } in part.pending {
+                        match item(&place) {
+                            Item::Lost { .. } => replies[place.0][place.1] = Some(Reply::Conflict),
+                            _ => again.push(place),
+                        }
+                    }
+                    continue;
+                }
+                Outcome::Repeats { task } => {
+                    // The sender of a message that starts a child task must receive this result, so the message is
+                    // decided again.
+                    for Pending { place, .. } in &part.pending {
+                        if matches!(item(place), Item::Message(_)) {
+                            replies[place.0][place.1] = Some(Reply::Repeats { task });
+                            again.push(*place);
+                        }
+                    }
+                    Reply::Repeats { task }
+                }
+                Outcome::KeyTaken { task, fingerprint } => Reply::KeyTaken { task, fingerprint },
+                Outcome::Committed => {
+                    if part.has_timer {
+                        self.engine.timers.set();
+                    }
+                    // The log lines of an attempt come before its end.
+                    part.logs.iter().for_each(|logs| self.logged(logs));
+                    match part.task {
+                        Some(task) => {
+                            self.engine.task_cache.committed(&task.loaded, connected, now);
+                            self.committed(&task, now);
+                            Reply::Task(task.loaded)
+                        }
+                        None => Reply::Done,
+                    }
+                }
+            };
+            for Pending { place, reply } in part.pending {
+                replies[place.0][place.1] = Some(reply.unwrap_or_else(|| came_to.clone()));
+            }
+        }
+        again.sort_unstable();
+        // The next batch determines the results of an earlier round again.
+        put_off.iter().for_each(|place| replies[place.0][place.1] = None);
+        Ok(Left { again, put_off })
+    }
+
+    /// The messages that each change sends, if servers share the store: this server then delivers them itself, so that
+    /// no other server has to find them.
+    fn sent(&self, changes: &[Change]) -> Vec<Vec<Envelope>> {
+        if !self.engine.store.is_shared() {
+            return Vec::new();
+        }
+        let sent = changes.iter().map(|change| match change {
+            Change::Task(change) => change.messages.clone(),
+            Change::Lock(change) => change.messages.clone(),
+            _ => Vec::new(),
+        });
+        sent.collect()
+    }
+
+    /// Posts the messages of committed changes to the inbox.
+    fn carry(&self, sent: Vec<Vec<Envelope>>, outcomes: &[Outcome]) {
+        let committed = sent.into_iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);
+        let items: Vec<Item> = committed.flat_map(|(sent, _)| sent).map(Item::Message).collect();
+        if !items.is_empty() {
+            self.engine.inbox.post(items);
+        }
+    }
+
+    /// Publishes committed log lines to watchers.
+    fn logged(&self, logs: &Logged) {
+        match &logs.lines {
+            Some(lines) => self.engine.feed.tell(logs.task, &Notice::Logged { lines: lines.clone() }),
+            // A watcher that arrived in the meantime returns and reads them from the store.
+            None => self.engine.feed.dismiss(logs.task),
+        }
+    }
+
+    /// After the commit of a task's change: asks workers to stop attempts, and publishes the events to watchers.
+    fn committed(&self, part: &TaskPart, now: Now) {
+        let task = &part.loaded.task;
+        self.engine.progress.forget_ended(task);
+        for (session, attempt) in &part.stops {
+            self.engine.cancel(*session, attempt, now);
+        }
+        match &part.events {
+            Some(events) => {
+                let first = task.state.events - events.len() as u64;
+                for (n, event) in (first + 1..).zip(events) {
+                    self.engine.feed.tell(task.id, &Notice::Event { n, event: event.clone() });
+                }
+            }
+            // A watcher that arrived in the meantime would miss this change: it returns and reads it from the store.
+            None => self.engine.feed.dismiss(task.id),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Operations that wait to be decided and committed.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures_channel::oneshot;
+use windlass_core::{
+    Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Lock, LockCommand, LockHolder, LockName,
+    LockRejection, Message, Millis, Rejection, Task, TaskId,
+};
+
+use windlass_store::{Change, Claimed, Envelope, Loaded, LogLine, Signal, StoreError, SubmitKey};
+
+/// One thing to decide and commit.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// A new task.
+    Submit(NewTask),
+    /// A command to a task. `claim` is the claim number in the token of a reporting worker.
+    Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
+    /// The session that has claimed an attempt is over.
+    Lost { claimed: Claimed, over: Over },
+    /// A message between aggregates.
+    Message(Envelope),
+    /// An operator's command to an alarm.
+    Alarm { id: AlarmId, command: AlarmCommand },
+    /// An operator's command to a lock.
+    Lock { name: LockName, command: LockCommand },
+    /// A change that needs no decision.
+    Change(Change),
+}
+
+/// A task to accept.
+#[derive(Debug)]
+pub(crate) struct NewTask {
+    /// The task; it has no events yet.
+    pub(crate) task: Arc<Task>,
+    /// Steps that the original task has completed, with their results, if this task is a rerun.
+    pub(crate) done: Vec<(usize, Option<Json>)>,
+    /// Start it even if a task with the same unique key exists.
+    pub(crate) overrides_unique: bool,
+    /// Its idempotency key.
+    pub(crate) key: Option<SubmitKey>,
+    /// As in [`Submission`](crate::Submission).
+    pub(crate) fingerprint_before: Option<[u8; 32]>,
+}
+
+impl NewTask {
+    /// A task that begins at its first step.
+    pub(crate) fn new(task: Task) -> Self {
+        Self {
+            task: Arc::new(task),
+            done: Vec::new(),
+            overrides_unique: false,
+            key: None,
+            fingerprint_before: None,
+        }
+    }
+}
+
+/// A session that was silent for longer than its lease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Over {
+    /// When the server found it silent.
+    pub(crate) at: Millis,
+    /// Its worker is dead. Otherwise a server was unavailable in the meantime, which may have prevented the worker's
+    /// renewals.
+    pub(crate) is_death: bool,
+}
+
+impl Item {
+    /// The tasks that must be readable for the item to be decided. A granted lock is not among these cases: if its new
+    /// owner cannot be read, the lock goes on to the next owner.
+    pub(crate) fn tasks(&self) -> [Option<TaskId>; 2] {
+        match self {
+            Self::Task { id, .. } => [Some(*id), None],
+            Self::Lost { claimed, .. } => [Some(claimed.id.task), None],
+            Self::Message(Envelope { message, .. }) => match message {
+                Message::Alarm { .. } | Message::Lock { .. } | Message::Granted { .. } => [None, None],
+                Message::Seized { owner, .. } => [Some(owner.task), None],
+                Message::Child { child, parent, .. } => [Some(*child), Some(parent.task)],
+                Message::ChildEnded { parent, .. } => [Some(*parent), None],
+            },
+            Self::Submit(_) | Self::Alarm { .. } | Self::Lock { .. } | Self::Change(_) => [None, None],
+        }
+    }
+
+    /// The tasks that are loaded for the item, readable or not.
+    pub(crate) fn looks_at(&self) -> [Option<TaskId>; 2] {
+        match self {
+            Self::Message(Envelope { message: Message::Granted { owner, .. }, .. }) => {
+                [Some(owner.task), None]
+            }
+            _ => self.tasks(),
+        }
+    }
+}
+
+/// The result of an item.
+#[derive(Debug, Clone)]
+pub(crate) enum Reply {
+    /// The task as it is on disk now.
+    Task(Loaded),
+    /// The alarm as it is on disk now.
+    Alarm(Alarm),
+    /// The lock as it is on disk now, and its previous holder.
+    Lock { lock: Lock, before: Option<LockHolder> },
+    /// It is on disk.
+    Done,
+    /// The rules refuse it.
+    Rejected(Rejection),
+    /// The alarm's rules refuse it.
+    AlarmRejected(AlarmRejection),
+    /// The lock's rules refuse it.
+    LockRejected(LockRejection),
+    /// Submitted before with the same idempotency key.
+    KeyTaken { task: TaskId, fingerprint: [u8; 32] },
+    /// The submit is deduplicated to this task.
+    Repeats { task: TaskId },
+    /// The unique key of the submitted task could not be computed.
+    NoUniqueKey { message: String },
+    /// There is no such task.
+    Missing,
+    /// The rows of the task, or of one that it concerns, are damaged.
+    Damaged(StoreError),
+    /// Each attempt to decide it conflicted with other changes.
+    Conflict,
+}
+
+/// The replies to the items of an operation, in their order.
+pub(crate) type Replies = Result<Vec<Reply>, StoreError>;
+
+/// Items that get their replies together.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) items: Vec<Item>,
+    /// If the operation was put back: the replies to its settled items.
+    pub(crate) settled: Vec<Option<Reply>>,
+    pub(crate) reply: oneshot::Sender<Replies>,
+}
+
+impl Operation {
+    /// The replies to its items so far, one for each.
+    pub(crate) fn take_settled(&mut self) -> Vec<Option<Reply>> {
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.resize(self.items.len(), None);
+        settled
+    }
+}
+
+/// Operations that wait, oldest first.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    waiting: Mutex<Waiting>,
+    news: Signal,
+    /// Set when at least [`ITEMS_MANY`] items wait.
+    many: Signal,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    operations: VecDeque<Operation>,
+    items: usize,
+}
+
+/// The number of items that is worth a separate round trip while another batch is being committed. Fewer items cost
+/// less if they wait for that batch and go together: a transaction costs the database as much as about twenty tasks.
+const ITEMS_MANY: usize = 128;
+
+/// The maximum number of waiting items; beyond it submits are refused. Reports are never refused.
+pub(crate) const INBOX_ITEMS_MAX: usize = 50_000;
+
+impl Inbox {
+    /// Waits for operations.
+    pub async fn wait(&self) {
+        self.news.wait().await;
+    }
+
+    /// Waits until at least `ITEMS_MANY` items wait.
+    pub async fn wait_for_many(&self) {
+        loop {
+            self.many.wait().await;
+            // Another committer may have taken them.
+            if self.items() >= ITEMS_MANY {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.items() >= INBOX_ITEMS_MAX
+    }
+
+    /// Whether the inbox is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items() == 0
+    }
+
+    fn items(&self) -> usize {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).items
+    }
+
+    /// Puts items in and waits until they are decided and on disk.
+    pub(crate) async fn decide(&self, items: Vec<Item>) -> Replies {
+        let (reply, answer) = oneshot::channel();
+        self.put(Operation { items, settled: Vec::new(), reply });
+        answer
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unavailable("the server is shutting down".to_owned())))
+    }
+
+    /// Puts items in without waiting for their results.
+    pub(crate) fn post(&self, items: Vec<Item>) {
+        let (reply, _) = oneshot::channel();
+        self.put(Operation { items, settled: Vec::new(), reply });
+    }
+
+    fn put(&self, operation: Operation) {
+        let items = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.items += operation.items.len();
+            waiting.operations.push_back(operation);
+            waiting.items
+        };
+        self.news.set();
+        if items >= ITEMS_MANY {
+            self.many.set();
+        }
+    }
+
+    /// Puts operations back at the front, in their order: their unsettled items go into the next batch.
+    pub(crate) fn put_back(&self, operations: Vec<Operation>) {
+        if operations.is_empty() {
+            return;
+        }
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.items += operations.iter().map(|operation| operation.items.len()).sum::<usize>();
+            for operation in operations.into_iter().rev() {
+                waiting.operations.push_front(operation);
+            }
+        }
+        self.news.set();
+    }
+
+    /// Takes operations with at most `items_max` items together, and at least one operation.
+    pub(crate) fn take(&self, items_max: usize) -> Vec<Operation> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut taken, mut items) = (Vec::new(), 0);
+        while let Some(operation) = waiting.operations.front() {
+            // Few items of an operation that was put back are decided: other operations need not wait for them.
+            items += if operation.settled.is_empty() { operation.items.len() } else { 0 };
+            if items > items_max && !taken.is_empty() {
+                break;
+            }
+            taken.extend(waiting.operations.pop_front());
+        }
+        waiting.items -= taken.iter().map(|operation| operation.items.len()).sum::<usize>();
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    fn probes(count: usize) -> Vec<Item> {
+        (0..count).map(|_| Item::Change(Change::Probe)).collect()
+    }
+
+    #[test]
+    fn many_are_waited_for_together() {
+        let (inbox, mut context) = (Inbox::default(), Context::from_waker(Waker::noop()));
+        let mut many = pin!(inbox.wait_for_many());
+        inbox.post(probes(ITEMS_MANY - 1));
+        assert!(many.as_mut().poll(&mut context).is_pending());
+        inbox.post(probes(1));
+        assert_eq!(many.as_mut().poll(&mut context), Poll::Ready(()));
+        // Another committer takes them first.
+        inbox.post(probes(1));
+        inbox.take(ITEMS_MANY + 1);
+        let mut many = pin!(inbox.wait_for_many());
+        assert!(many.as_mut().poll(&mut context).is_pending());
+    }
+}

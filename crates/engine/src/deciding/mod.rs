@@ -1,0 +1,18 @@
+//! From a command to a commit: the [`Committer`] takes operations from the [`Inbox`] in batches, lets the core decide
+//! them and commits the changes.
+
+mod alarm_work;
+mod batch;
+mod children;
+mod committer;
+mod evaluation;
+pub(crate) mod inbox;
+pub(crate) mod latest_time;
+mod lock_work;
+mod part;
+pub(crate) mod task_cache;
+mod task_work;
+
+pub use committer::Committer;
+pub use evaluation::Elsewhere;
+pub use inbox::Inbox;

@@ -1,0 +1,373 @@
+//! A task in a batch and the changes to it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use windlass_core::{
+    Act, ActKey, ActState, Attempt, Command, Context, EVALUATION_STEPS_PER_TRANSITION_MAX, Effect, Event,
+    EventKind, Input, Outcome, Rejection, Task, TaskId, Transition, apply, is_to_stop,
+    planted::{Bug, is_planted},
+};
+use windlass_store::{
+    AttemptId, Claim, Claimed, Envelope, Loaded, LogLine, LostClaim, MessageId, Now, SessionId, TaskChange,
+};
+
+use crate::{
+    commands::submit::unique_key,
+    deciding::{
+        batch::Place,
+        inbox::{NewTask, Over, Reply},
+        part::Pending,
+    },
+};
+
+/// A task and the changes to it: all commands of a batch make one change, but each message makes its own.
+pub(super) struct TaskWork {
+    /// The task after the items decided so far; `None` if it does not exist.
+    loaded: Option<Loaded>,
+    pub(super) steps: Vec<TaskStep>,
+    /// The number of steps that evaluating its expressions took.
+    evaluated: u64,
+}
+
+/// Why a new task is not accepted.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Its unique key could not be computed; this is the error message.
+    NoUniqueKey(String),
+    /// The rules refuse it.
+    Rejected(Rejection),
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoUniqueKey(message) => Self::NoUniqueKey { message },
+            Refusal::Rejected(rejection) => Self::Rejected(rejection),
+        }
+    }
+}
+
+/// One change of a task. A consumed message has a change of its own. If another server has already consumed the
+/// message, only this change and the changes built on it fail.
+pub(super) struct TaskStep {
+    pub(super) change: TaskChange,
+    /// The task afterwards.
+    pub(super) loaded: Loaded,
+    pub(super) pending: Vec<Pending>,
+    /// Attempts that workers must stop.
+    pub(super) stops: Vec<(SessionId, AttemptId)>,
+}
+
+impl TaskWork {
+    pub(super) fn new(loaded: Option<Loaded>) -> Self {
+        Self { loaded, steps: Vec::new(), evaluated: 0 }
+    }
+
+    /// The number of evaluation steps since the last call.
+    pub(super) fn take_evaluated(&mut self) -> u64 {
+        std::mem::take(&mut self.evaluated)
+    }
+
+    /// The task after the items decided so far.
+    pub(super) fn task(&self) -> Option<&Arc<Task>> {
+        self.loaded.as_ref().map(|loaded| &loaded.task)
+    }
+
+    /// Accepts a new task. `consumes` is the message by which another task started it. The evaluation steps are added
+    /// to `evaluated`, also if the task is refused.
+    pub(super) fn accept(
+        new: &NewTask,
+        consumes: Option<&MessageId>,
+        place: Place,
+        now: Now,
+        evaluated: &mut u64,
+    ) -> Result<Self, Refusal> {
+        let NewTask { done, overrides_unique, key, .. } = new;
+        let (unique, steps) = unique_key(&new.task.flow, &new.task.input);
+        *evaluated += steps;
+        let task = match unique.map_err(Refusal::NoUniqueKey)? {
+            None => new.task.clone(),
+            unique => {
+                let input = Arc::new(Input { unique, ..(*new.task.input).clone() });
+                Arc::new(Task { input, ..(*new.task).clone() })
+            }
+        };
+        let (done, by) = (done.clone(), task.input.by.clone());
+        let accept = Command::Accept { done, overrides_unique: *overrides_unique, by };
+        let transition = apply(&task, &accept, &Context::at(now.wall)).map_err(|rejection| {
+            if rejection == Rejection::TooMuchToEvaluate {
+                *evaluated += EVALUATION_STEPS_PER_TRANSITION_MAX;
+            }
+            Refusal::Rejected(rejection)
+        })?;
+        let mut work = Self::new(None);
+        let step = work.take(Loaded::untouched(task), transition, consumes, place);
+        step.change.submit_key = key.clone().filter(|_| !is_planted(Bug::NoSubmitKey));
+        Ok(work)
+    }
+
+    /// Decides a command. `claim` is the claim number in the token of a reporting worker, `logs` are the lines of its
+    /// report. Returns the reply if it does not depend on a change of this batch.
+    pub(super) fn decide(
+        &mut self,
+        command: &Command,
+        claim: Option<u64>,
+        logs: &[LogLine],
+        place: Place,
+        now: Now,
+    ) -> Option<Reply> {
+        let Some(loaded) = self.loaded.clone() else { return Some(Reply::Missing) };
+        let command = match check_claim(&loaded, command, claim) {
+            Ok(command) => command,
+            Err(rejection) => return self.refuse(rejection, place),
+        };
+        let transition = match transition(&loaded, &command, now) {
+            Ok(transition) => transition,
+            Err(rejection) => return self.refuse(late_or_repeated(&loaded.task, &command, rejection), place),
+        };
+        if transition.events.is_empty() {
+            // Nothing to do. If an earlier item of this batch changed the task, wait for the outcome of that change.
+            if let Some(step) = self.steps.last_mut() {
+                step.pending.push(Pending { place, reply: None });
+                return None;
+            }
+            return Some(Reply::Task(loaded));
+        }
+        let stops = stops(&loaded, &transition, &command);
+        let offered = match &command {
+            Command::Report(report) => {
+                claim_of(&loaded, &report.attempt).filter(|claim| claim.session.is_publisher())
+            }
+            _ => None,
+        };
+        let offered = offered.map_or(0, |claim| claim.number);
+        let step = self.take(loaded, transition, None, place);
+        step.stops.extend(stops);
+        step.change.logs.extend_from_slice(logs);
+        if let (Command::Report(report), Some(claim)) = (&command, claim)
+            && !is_planted(Bug::NoFence)
+        {
+            step.change.reported.push((report.attempt.key, claim.max(offered)));
+        }
+        None
+    }
+
+    /// Reclaims an attempt whose session was over, if the session still has it. The store decides finally, since
+    /// another server may hear from the session in the meantime. Returns the reply if it does not depend on a change of
+    /// this batch.
+    pub(super) fn lose(&mut self, lost: &Claimed, over: Over, place: Place, now: Now) -> Option<Reply> {
+        let Some(loaded) = self.loaded.clone() else { return Some(Reply::Missing) };
+        let AttemptId { key, attempt, claim, .. } = lost.id;
+        let has = |held: &Claim| (held.key, held.number, held.session) == (key, claim, lost.session);
+        if !loaded.claims.iter().any(has) {
+            return self.refuse(Rejection::Stale, place);
+        }
+        let attempt = Attempt { key, number: attempt, started_at: Some(lost.at) };
+        let command = if over.is_death { Command::Lose(attempt) } else { Command::Reclaim(attempt) };
+        let transition = match transition(&loaded, &command, now) {
+            Ok(transition) => transition,
+            Err(rejection) => return self.refuse(rejection, place),
+        };
+        let stops = stops(&loaded, &transition, &command);
+        let step = self.take(loaded, transition, None, place);
+        step.stops.extend(stops);
+        step.change.lost.push(LostClaim { key, claim, session: lost.session, at: over.at });
+        None
+    }
+
+    /// Decides a message. Returns whether it found something to do; if so, the change consumes the message.
+    pub(super) fn consume(&mut self, command: &Command, message: &MessageId, place: Place, now: Now) -> bool {
+        let Some(loaded) = self.loaded.clone() else { return false };
+        let Ok(transition) = transition(&loaded, command, now) else { return false };
+        if transition.events.is_empty() {
+            return false;
+        }
+        let stops = stops(&loaded, &transition, command);
+        self.take(loaded, transition, Some(message), place).stops.extend(stops);
+        true
+    }
+
+    /// A refusal is valid once the task it was decided on is on disk.
+    fn refuse(&mut self, rejection: Rejection, place: Place) -> Option<Reply> {
+        let reply = Reply::Rejected(rejection);
+        let Some(step) = self.steps.last_mut() else { return Some(reply) };
+        step.pending.push(Pending { place, reply: Some(reply) });
+        None
+    }
+
+    /// Adds a transition of `before` to the task's change, or to a separate change that consumes a message.
+    fn take(
+        &mut self,
+        before: Loaded,
+        transition: Transition,
+        consumes: Option<&MessageId>,
+        place: Place,
+    ) -> &mut TaskStep {
+        let Transition { task, events, effects, evaluation_steps } = transition;
+        self.evaluated += evaluation_steps;
+        let task = Arc::new(task);
+        let change = TaskChange {
+            before: before.task.state.events,
+            generation: before.generation,
+            task: task.clone(),
+            events: Vec::new(),
+            waits: Vec::new(),
+            results: Vec::new(),
+            logs: Vec::new(),
+            messages: Vec::new(),
+            submit_key: None,
+            consumes: consumes.cloned(),
+            lost: Vec::new(),
+            reported: Vec::new(),
+            offered: Vec::new(),
+            announces: false,
+        };
+        let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
+        let offered = before.offered().filter(|claim| acts.contains(&claim.key));
+        let offered: Vec<(ActKey, u64)> = offered.map(|claim| (claim.key, claim.number)).collect();
+        let loaded = goes_on(before, task, &acts);
+        self.loaded = Some(loaded.clone());
+        let goes_on =
+            self.steps.last().is_some_and(|step| consumes.or(step.change.consumes.as_ref()).is_none());
+        let mut step = match self.steps.pop() {
+            Some(step) if goes_on => step,
+            last => {
+                self.steps.extend(last);
+                TaskStep { change, loaded: loaded.clone(), pending: Vec::new(), stops: Vec::new() }
+            }
+        };
+        step.take(loaded, events, effects);
+        step.change.offered.extend(offered);
+        step.pending.push(Pending { place, reply: None });
+        self.steps.push_mut(step)
+    }
+}
+
+impl TaskStep {
+    /// Adds these events and effects to the change.
+    fn take(&mut self, loaded: Loaded, events: Vec<Event>, effects: Vec<Effect>) {
+        let change = &mut self.change;
+        change.task = loaded.task.clone();
+        self.loaded = loaded;
+        for event in &events {
+            if let EventKind::ActSucceeded { key, result: Some(result), .. }
+            | EventKind::ActResolved { key, result: Some(result), .. } = &event.kind
+            {
+                change.results.push((*key, result.clone()));
+            }
+        }
+        for effect in effects {
+            match effect {
+                Effect::Send(message) => {
+                    let id = MessageId::of_task(change.task.id, change.before + 1, change.messages.len());
+                    change.messages.push(Envelope { id, message });
+                }
+                wait => change.waits.push(wait),
+            }
+        }
+        change.events.extend(events);
+    }
+}
+
+/// The attempts that workers must stop because of this transition: their task started rolling back, their step's
+/// deadline passed, or the attempt was lost, reclaimed or timed out.
+fn stops(before: &Loaded, transition: &Transition, command: &Command) -> Vec<(SessionId, AttemptId)> {
+    let after = &transition.task;
+    let given_up = match command {
+        Command::TimeOut(attempt) | Command::Lose(attempt) | Command::Reclaim(attempt) => Some(attempt.key),
+        _ => None,
+    };
+    // While the task keeps its direction, only attempts with an event can have to stop.
+    let all = before.task.state.phase != after.state.phase;
+    let happened = |claim: &Claim| transition.events.iter().any(|event| event.kind.act() == Some(claim.key));
+    let mut stops = Vec::new();
+    for claim in before.claims.iter().filter(|claim| all || happened(claim)) {
+        let turned = is_to_stop(after, claim.key) && !is_to_stop(&before.task, claim.key);
+        if turned || given_up == Some(claim.key) {
+            stops.push((claim.session, attempt_id(after.id, claim)));
+        }
+    }
+    stops
+}
+
+/// Refuses a report under a lower claim than the current one as late, unless a queue publisher has the current one:
+/// then a worker ran an earlier delivery. An accepted report gets the time at which the attempt was claimed.
+fn check_claim(loaded: &Loaded, command: &Command, token: Option<u64>) -> Result<Command, Rejection> {
+    let mut command = command.clone();
+    if let (Command::Report(report), Some(token)) = (&mut command, token)
+        && let Some(claim) = claim_of(loaded, &report.attempt)
+    {
+        if token < claim.number && !claim.session.is_publisher() && !is_planted(Bug::NoFence) {
+            return Err(Rejection::Stale);
+        }
+        report.attempt.started_at = Some(claim.at);
+    }
+    Ok(command)
+}
+
+fn claim_of<'a>(loaded: &'a Loaded, attempt: &Attempt) -> Option<&'a Claim> {
+    loaded.claims.iter().find(|claim| claim.key == attempt.key && claim.attempt == attempt.number)
+}
+
+/// The rules refuse a report of an attempt that has ended. For its worker this is a repetition only if the attempt
+/// ended with the reported outcome. The result of an attempt that was given up is not accepted, and its report is late.
+fn late_or_repeated(task: &Task, command: &Command, rejection: Rejection) -> Rejection {
+    match (command, rejection) {
+        (Command::Report(report), Rejection::Duplicate)
+            if task.act(report.attempt.key).is_some_and(|act| !ended_with(act, &report.outcome)) =>
+        {
+            Rejection::Stale
+        }
+        (_, rejection) => rejection,
+    }
+}
+
+/// Whether this outcome is how the execution's last attempt ended, as far as its state shows. The state keeps the
+/// failure of a deadline instead of later failures.
+fn ended_with(act: &Act, outcome: &Outcome) -> bool {
+    match (outcome, act.state) {
+        (Outcome::Succeeded(_), state) => state == ActState::Succeeded,
+        (Outcome::RetryLater { .. }, ActState::Delayed { .. }) => act.postponements() > 0,
+        _ if act.overdue => true,
+        (Outcome::Failed(failure), _) => act.trouble() == Some(failure),
+        (Outcome::RetryLater { message, .. }, _) => {
+            act.trouble().is_some_and(|failure| failure.message.ends_with(message.as_ref()))
+        }
+    }
+}
+
+/// Applies the rules to a command. If the transition would break an invariant, the task is held instead.
+fn transition(loaded: &Loaded, command: &Command, now: Now) -> Result<Transition, Rejection> {
+    let context = loaded.context(now.wall);
+    match apply(&loaded.task, command, &context) {
+        Err(Rejection::Fault(message)) => {
+            tracing::error!(task = %loaded.task.id, %message, "a transition would have broken an invariant; the task is held");
+            apply(&loaded.task, &Command::Hold { message: message.into() }, &context)
+        }
+        decided => decided,
+    }
+}
+
+/// The task after a transition with events for `acts`: claims end with their attempts, and so do the marks in
+/// `handed_out` and `awaited`.
+fn goes_on(before: Loaded, task: Arc<Task>, acts: &BTreeSet<ActKey>) -> Loaded {
+    let Loaded { task: was, mut claims, mut handed_out, mut awaited, generation } = before;
+    let is_open = |claim: &Claim| {
+        task.act(claim.key).is_some_and(|act| act.state == ActState::Ready && act.attempt == claim.attempt)
+    };
+    claims.retain(|claim| !acts.contains(&claim.key) || is_open(claim));
+    let is_current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
+    let goes_on = |key: &ActKey| match (was.act(*key), task.act(*key)) {
+        (Some(was), Some(act)) => was.attempt == act.attempt && is_current(act),
+        _ => false,
+    };
+    for key in acts.iter().filter(|key| !goes_on(key)) {
+        handed_out.remove(key);
+        awaited.remove(key);
+    }
+    Loaded { task, claims, handed_out, awaited, generation }
+}
+
+fn attempt_id(task: TaskId, claim: &Claim) -> AttemptId {
+    AttemptId { task, key: claim.key, attempt: claim.attempt, claim: claim.number }
+}

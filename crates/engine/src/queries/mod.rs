@@ -1,0 +1,234 @@
+//! Queries. They return only state that is on disk.
+
+mod counts;
+mod feed;
+pub(crate) mod last_heard;
+pub(crate) mod progress;
+pub(crate) mod queue_rates;
+mod why;
+
+use windlass_core::{
+    ActKey, Alarm, AlarmId, AlarmState, Event, Lock, LockName, TaskId,
+    planted::{Bug, is_planted},
+};
+use windlass_store::{
+    Change, Loaded, LogLine, Now, Page, QueueState, ServerState, SessionId, SessionState, Standing,
+    StoreError, StoredFlow, TaskQuery,
+};
+
+use crate::{Engine, EngineError};
+
+pub use counts::Counts;
+pub use feed::*;
+pub use last_heard::LastHeard;
+pub use why::*;
+
+impl Engine {
+    /// Whether this server has received calls of the session.
+    #[must_use]
+    pub fn knows_session(&self, session: SessionId) -> bool {
+        self.sessions.lock().find(session).is_some()
+    }
+
+    /// The task with this id, as it is on disk.
+    ///
+    /// # Errors
+    /// When it does not exist or the store fails.
+    pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
+        let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
+        loaded.pop().flatten().ok_or_else(|| self.not_loaded(id))
+    }
+
+    /// Why the store returned no task with this id: it does not exist, or its rows are damaged.
+    pub(crate) fn not_loaded(&self, id: TaskId) -> EngineError {
+        self.store.quarantine().error(id).map_or(EngineError::UnknownTask(id), EngineError::Store)
+    }
+
+    /// The state of a task that an application enqueued by SQL, if the task itself does not exist (yet).
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn standing(&self, id: TaskId) -> Result<Option<Standing>, EngineError> {
+        match self.store.enqueued() {
+            Some(enqueued) => Ok(enqueued.standing(id).await?),
+            None => Ok(None),
+        }
+    }
+
+    /// The tasks with these ids as they are on disk, in their order.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn tasks_by_id(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, EngineError> {
+        self.on_disk(|| self.store.load(ids)).await
+    }
+
+    /// Tasks, newest first, without results.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, EngineError> {
+        Ok(self.store.tasks(query).await?)
+    }
+
+    /// The history of a task after event number `after`.
+    ///
+    /// # Errors
+    /// When the task does not exist or the store fails.
+    pub async fn events(
+        &self,
+        task: TaskId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Event)>, EngineError> {
+        let events = self.store.events(task, after, limit).await?;
+        if events.is_empty() {
+            self.task(task).await?;
+        }
+        Ok(events)
+    }
+
+    /// Log lines of a task's attempts with numbers above `after`, each with its number.
+    ///
+    /// # Errors
+    /// When the task does not exist or the store fails.
+    pub async fn logs(
+        &self,
+        task: TaskId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, LogLine)>, EngineError> {
+        let lines = self.store.logs(task, after, limit).await?;
+        if lines.is_empty() {
+            self.task(task).await?;
+        }
+        Ok(lines)
+    }
+
+    /// A flow of the catalogue: that version, or the newest.
+    ///
+    /// # Errors
+    /// When it does not exist or the store fails.
+    pub async fn flow(&self, name: &str, version: Option<u32>) -> Result<StoredFlow, EngineError> {
+        let found = self.on_disk(|| self.store.flow(name, version)).await?;
+        found.ok_or_else(|| EngineError::UnknownFlow(named(name, version)))
+    }
+
+    /// All flows, in their newest versions, by name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn flows(&self) -> Result<Vec<StoredFlow>, EngineError> {
+        self.on_disk(|| self.store.flows()).await
+    }
+
+    /// All queues, by name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn queues(&self) -> Result<Vec<QueueState>, EngineError> {
+        self.on_disk(|| self.store.queues()).await
+    }
+
+    /// All connected workers.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn workers(&self, now: Now) -> Result<Vec<SessionState>, EngineError> {
+        Ok(self.store.sessions(now).await?)
+    }
+
+    /// Whether the worker of this session claims nothing more and exits once its attempts are done. Known only to the
+    /// server that it calls.
+    #[must_use]
+    pub fn is_draining(&self, session: SessionId) -> bool {
+        self.sessions.lock().is_draining(session)
+    }
+
+    /// The servers on the store, including this one, by start time.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn servers(&self) -> Result<Vec<ServerState>, EngineError> {
+        Ok(self.store.servers().await?)
+    }
+
+    /// At most `limit` alarms, the most recently raised first; resolved ones only with `all`.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, EngineError> {
+        Ok(self.store.alarms(all, limit).await?)
+    }
+
+    /// Whether this alarm is raised and not resolved.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn alarm_stands(&self, id: &AlarmId) -> Result<bool, EngineError> {
+        let stored = self.store.alarm(id).await?;
+        Ok(stored.is_some_and(|stored| stored.alarm.state != AlarmState::Resolved))
+    }
+
+    /// A lock, with its holder and waiters.
+    ///
+    /// # Errors
+    /// When it has neither a holder nor waiters, or the store fails.
+    pub async fn lock(&self, name: &LockName) -> Result<Lock, EngineError> {
+        let lock = self.on_disk(|| self.store.lock(name)).await?;
+        lock.filter(is_in_use).ok_or_else(|| EngineError::UnknownLock(name.clone()))
+    }
+
+    /// At most `limit` held locks with names above `after`, by name.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, EngineError> {
+        let locks = self.on_disk(|| self.store.locks(after, limit)).await?;
+        Ok(locks.into_iter().filter(is_in_use).collect())
+    }
+
+    /// Whether the store can write: commits a probe that changes nothing.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn check(&self) -> Result<(), EngineError> {
+        self.store.commit(vec![Change::Probe]).await?;
+        Ok(())
+    }
+
+    /// Returns the result of `read` once it is on disk. The store returns the state that new commits build on, which
+    /// may not be on disk yet: an empty commit completes after everything before it. If that state was lost instead,
+    /// `read` runs again.
+    pub(crate) async fn on_disk<T, F>(&self, read: impl Fn() -> F) -> Result<T, EngineError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        const TRIES_MAX: usize = 8;
+        for _ in 0..TRIES_MAX {
+            let generation = self.store.generation();
+            let read = read().await?;
+            if !is_planted(Bug::ShownEarly) {
+                self.store.commit(Vec::new()).await?;
+            }
+            if self.store.generation() == generation {
+                return Ok(read);
+            }
+        }
+        Err(StoreError::Unavailable("one write after the other fails".to_owned()).into())
+    }
+
+    /// The progress that the running attempt of an execution reported.
+    pub fn progress(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<Progress> {
+        self.progress.get(task, key, attempt)
+    }
+}
+
+/// A free lock may stay in the store until the janitor deletes it.
+fn is_in_use(lock: &Lock) -> bool {
+    lock.holder.is_some() || lock.waiting() > 0
+}
+
+pub(crate) fn named(name: &str, version: Option<u32>) -> String {
+    version.map_or_else(|| name.to_owned(), |version| format!("{name}@{version}"))
+}

@@ -1,0 +1,383 @@
+//! The attempts that a queue publisher offers, and whether the broker has received them.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use windlass_brokers::Look;
+use windlass_core::Millis;
+
+use windlass_store::AttemptId;
+
+/// A message sent less long ago than this may not be counted by the broker yet, and the report of a worker that it
+/// started the attempt may not have arrived yet.
+const SETTLED_AFTER: Millis = Millis::from_secs(5);
+
+/// If the broker does not count messages in flight, a message is sent again this long after it was first sent, then
+/// after twice as long, and so on.
+const AGAIN_AFTER: Millis = Millis::from_secs(30);
+
+/// Messages are sent again after this time even if the queue is full enough: other servers send to it as well, so its
+/// length proves nothing about these. The time is long, because a message that waits behind many others is then sent
+/// twice.
+const ANYWAY_AFTER: Millis = Millis::from_secs(300);
+
+/// The number of consecutive inspections that must show too few messages.
+const LOOKS: u32 = 2;
+
+/// The attempts that a queue publisher has claimed.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    offers: BTreeMap<AttemptId, Offer>,
+    /// Those that must be sent.
+    unsent: BTreeSet<AttemptId>,
+    /// The identity of the queue's contents at the last inspection.
+    identity: Option<String>,
+    /// The number of consecutive inspections with too few messages.
+    missed: u32,
+}
+
+#[derive(Debug, Default)]
+struct Offer {
+    /// The version of its task, if known.
+    version: Option<u64>,
+    sent_at: Option<Millis>,
+    /// How often it was sent.
+    sent: u32,
+    /// It is sent without its parameters, because the broker refused it as too large.
+    is_short: bool,
+    /// Another queue publisher has sent it, unless that one was killed before: then it is among those claimed last.
+    is_left_behind: bool,
+}
+
+impl Offers {
+    pub(super) fn len(&self) -> usize {
+        self.offers.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.offers.is_empty()
+    }
+
+    /// Adds a claimed attempt.
+    pub(super) fn add(&mut self, id: AttemptId, version: u64) {
+        self.offers.insert(id, Offer { version: Some(version), ..Offer::default() });
+        self.unsent.insert(id);
+    }
+
+    /// Adds an attempt of another queue publisher that is gone.
+    pub(super) fn go_on_with(&mut self, id: AttemptId, now: Millis) {
+        let offer = Offer { sent_at: Some(now), sent: 1, is_left_behind: true, ..Offer::default() };
+        self.offers.insert(id, offer);
+        self.unsent.remove(&id);
+    }
+
+    pub(super) fn remove(&mut self, id: &AttemptId) {
+        self.offers.remove(id);
+        self.unsent.remove(id);
+    }
+
+    /// Sets the attempts to those claimed by the queue publisher according to the store.
+    pub(super) fn compare(&mut self, held: impl Iterator<Item = AttemptId>) {
+        let held: BTreeSet<AttemptId> = held.collect();
+        self.offers.retain(|id, _| held.contains(id));
+        self.unsent.retain(|id| held.contains(id));
+        for id in held {
+            if let Entry::Vacant(unknown) = self.offers.entry(id) {
+                unknown.insert(Offer::default());
+                self.unsent.insert(id);
+            }
+        }
+    }
+
+    /// All attempts with the versions of their tasks.
+    pub(super) fn versions(&self) -> Vec<(AttemptId, Option<u64>)> {
+        self.offers.iter().map(|(id, offer)| (*id, offer.version)).collect()
+    }
+
+    pub(super) fn note_version(&mut self, id: AttemptId, version: Option<u64>) {
+        if let Some(offer) = self.offers.get_mut(&id) {
+            offer.version = version;
+        }
+    }
+
+    /// Attempts to send, at most `limit`.
+    pub(super) fn unsent(&self, limit: usize) -> Vec<AttemptId> {
+        self.unsent.iter().take(limit).copied().collect()
+    }
+
+    /// Records that the broker has confirmed it.
+    pub(super) fn was_sent(&mut self, id: AttemptId, now: Millis) {
+        if let Some(offer) = self.offers.get_mut(&id) {
+            (offer.sent_at, offer.sent) = (Some(now), offer.sent + 1);
+            offer.is_left_behind = false;
+            self.unsent.remove(&id);
+        }
+    }
+
+    /// Records that the broker refused it as too large: from now on it is sent without parameters. Returns whether that
+    /// is new.
+    pub(super) fn shorten(&mut self, id: AttemptId) -> bool {
+        self.offers.get_mut(&id).is_some_and(|offer| !std::mem::replace(&mut offer.is_short, true))
+    }
+
+    pub(super) fn is_shortened(&self, id: AttemptId) -> bool {
+        self.offers.get(&id).is_some_and(|offer| offer.is_short)
+    }
+
+    /// Attempts that were never sent, at most `limit`.
+    pub(super) fn never_sent(&self, limit: usize) -> Vec<AttemptId> {
+        self.offers.iter().filter(|(_, offer)| offer.sent == 0).map(|(id, _)| *id).take(limit).collect()
+    }
+
+    /// Whether the state of the queue suggests that messages must be sent again. If so, call [`Offers::find_missing`]
+    /// once all answers from the time of the inspection are read: until then an acknowledged message cannot be
+    /// distinguished from one that the broker lost.
+    pub(super) fn is_doubtful(&mut self, seen: &Seen, at: Millis) -> bool {
+        let is_doubtful = self.is_another(seen)
+            || self.are_fewer(seen, at)
+            || self.offers.values().any(|offer| offer.is_due(ANYWAY_AFTER, at));
+        if !is_doubtful {
+            self.missed = 0;
+            self.note_identity(seen);
+        }
+        is_doubtful
+    }
+
+    /// Finds attempts to send again, from the state of the queue at this time. If there are fewer messages than were
+    /// sent and not taken, some were lost, but it is unknown which. Returns the number to send again.
+    pub(super) fn find_missing(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
+        let again: Vec<AttemptId> = if self.is_another(seen) {
+            self.missed = 0;
+            let was_sent = |offer: &Offer| offer.sent_at.is_some_and(|sent_at| sent_at.0 <= at.0);
+            self.ids(was_sent)
+        } else {
+            self.missed = if self.are_fewer(seen, at) { self.missed + 1 } else { 0 };
+            let is_missing = self.missed >= LOOKS;
+            if is_missing {
+                self.missed = 0;
+            }
+            let counts_all = seen.counts_all();
+            let unsent = if is_missing && counts_all { self.never_sent_before(seen, at) } else { Vec::new() };
+            if !unsent.is_empty() {
+                self.unsent.extend(&unsent);
+                return Some(unsent.len());
+            }
+            self.ids(|offer| {
+                let is_lost = is_missing && offer.is_settled(at);
+                offer.is_due(ANYWAY_AFTER, at) || (is_lost && (counts_all || offer.is_due(AGAIN_AFTER, at)))
+            })
+        };
+        self.note_identity(seen);
+        self.unsent.extend(&again);
+        Some(again.len()).filter(|count| *count > 0)
+    }
+
+    /// Whether everything that was in the queue is gone.
+    fn is_another(&self, seen: &Seen) -> bool {
+        match seen {
+            Seen::Gone => true,
+            Seen::Queue(look) => {
+                self.identity.is_some() && look.identity.is_some() && self.identity != look.identity
+            }
+        }
+    }
+
+    /// Attempts that a killed queue publisher had claimed and not sent: of those it left behind the ones claimed last,
+    /// as many as are missing. None if more are missing than it left.
+    fn never_sent_before(&self, seen: &Seen, at: Millis) -> Vec<AttemptId> {
+        let sent = self.offers.values().filter(|offer| offer.is_settled(at)).count();
+        let missing = sent.saturating_sub(seen.messages().map_or(0, |messages| messages as usize));
+        let mut left_behind = self.ids(|offer| offer.is_left_behind);
+        if missing > left_behind.len() {
+            return Vec::new();
+        }
+        left_behind.sort_unstable_by_key(|id| std::cmp::Reverse(id.claim));
+        left_behind.truncate(missing);
+        left_behind
+    }
+
+    fn are_fewer(&self, seen: &Seen, at: Millis) -> bool {
+        let sent = self.offers.values().filter(|offer| offer.is_settled(at)).count();
+        sent > 0 && seen.messages().is_none_or(|messages| messages < sent as u64)
+    }
+
+    fn note_identity(&mut self, seen: &Seen) {
+        if let Seen::Queue(look) = seen {
+            self.identity.clone_from(&look.identity);
+        }
+    }
+
+    fn ids(&self, is_wanted: impl Fn(&Offer) -> bool) -> Vec<AttemptId> {
+        self.offers.iter().filter(|(_, offer)| is_wanted(offer)).map(|(id, _)| *id).collect()
+    }
+}
+
+impl Offer {
+    /// Whether it was sent long enough before that time to be counted for certain.
+    fn is_settled(&self, at: Millis) -> bool {
+        self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + SETTLED_AFTER.0)
+    }
+
+    /// Whether it must be sent again: `first` after the first time it was sent, then after doubling times.
+    fn is_due(&self, first: Millis, at: Millis) -> bool {
+        let after = first.0.saturating_mul(1 << self.sent.saturating_sub(1).min(20));
+        self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0.saturating_add(after))
+    }
+}
+
+/// The observed state of the queue publisher's queue.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// The queue.
+    Queue(Look),
+    /// The queue does not exist any more.
+    Gone,
+}
+
+impl Seen {
+    fn messages(&self) -> Option<u64> {
+        match self {
+            Self::Gone => Some(0),
+            Self::Queue(look) => look.messages,
+        }
+    }
+
+    /// Whether the broker counts every message, including those in flight.
+    fn counts_all(&self) -> bool {
+        match self {
+            Self::Gone => true,
+            Self::Queue(look) => look.messages.is_some() && look.counts_in_hands,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{ActKey, TaskId};
+
+    use super::*;
+
+    fn id(number: u128) -> AttemptId {
+        AttemptId { task: TaskId(number), key: ActKey::forward(0), attempt: 1, claim: 1 }
+    }
+
+    fn sent(count: u128, at: u64) -> Offers {
+        let mut offers = Offers::default();
+        for number in 0..count {
+            offers.add(id(number), 1);
+            offers.was_sent(id(number), Millis(at));
+        }
+        offers
+    }
+
+    fn look(messages: Option<u64>, counts_in_hands: bool) -> Seen {
+        Seen::Queue(Look { messages, counts_in_hands, identity: None })
+    }
+
+    impl Offers {
+        /// Inspects the queue while no answer waits to be read.
+        fn looked(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
+            if self.is_doubtful(seen, at) { self.find_missing(seen, at) } else { None }
+        }
+    }
+
+    #[test]
+    fn what_was_lost_is_sent_again_when_it_was_missing_twice() {
+        let mut offers = sent(3, 0);
+        assert_eq!(offers.looked(&look(Some(0), true), Millis(4_999)), None, "just sent");
+        assert_eq!(offers.looked(&look(Some(2), true), Millis(6_000)), None);
+        assert_eq!(offers.looked(&look(Some(3), true), Millis(7_000)), None, "it was on its way");
+        assert_eq!(offers.looked(&look(Some(2), true), Millis(8_000)), None);
+        assert_eq!(offers.looked(&look(Some(2), true), Millis(9_000)), Some(3));
+        assert_eq!(offers.unsent(9).len(), 3);
+        for number in 0..3 {
+            offers.was_sent(id(number), Millis(9_500));
+        }
+        assert!(offers.unsent(9).is_empty());
+        assert_eq!(offers.looked(&look(Some(0), true), Millis(9_600)), None);
+    }
+
+    #[test]
+    fn what_may_be_in_hands_is_sent_again_after_doubling_times() {
+        let mut offers = sent(1, 0);
+        let mut times = Vec::new();
+        for second in 1..400 {
+            let now = Millis(second * 1000);
+            if offers.looked(&look(Some(0), false), now).is_some() {
+                times.push(second);
+                offers.was_sent(id(0), now);
+            }
+        }
+        // It must be missing twice in a row, so the second inspection after the time finds it.
+        assert_eq!(times.len(), 3, "{times:?}");
+        assert!((30..33).contains(&times[0]) && (90..95).contains(&times[1]), "{times:?}");
+    }
+
+    #[test]
+    fn what_nobody_takes_for_long_is_sent_again_whatever_else_is_in_the_queue() {
+        let mut offers = sent(1, 0);
+        let looked =
+            |offers: &mut Offers, second: u64| offers.looked(&look(Some(9), true), Millis(second * 1000));
+        assert!((1..300).all(|second| looked(&mut offers, second).is_none()));
+        assert_eq!(looked(&mut offers, 300), Some(1));
+        offers.was_sent(id(0), Millis(300_000));
+        assert!((301..900).all(|second| looked(&mut offers, second).is_none()));
+        assert_eq!(looked(&mut offers, 900), Some(1));
+    }
+
+    #[test]
+    fn a_queue_that_was_made_anew_gets_everything_at_once() {
+        let mut offers = sent(2, 0);
+        let at = |identity: &str| {
+            let identity = Some(identity.into());
+            Seen::Queue(Look { messages: Some(2), counts_in_hands: true, identity })
+        };
+        assert_eq!(offers.looked(&at("one"), Millis(1)), None);
+        assert_eq!(offers.looked(&at("one"), Millis(2)), None);
+        assert_eq!(offers.looked(&at("two"), Millis(3)), Some(2));
+    }
+
+    #[test]
+    fn what_is_sent_after_a_queue_has_gone_is_not_sent_again_for_that() {
+        let mut offers = sent(2, 0);
+        offers.add(id(7), 1);
+        offers.was_sent(id(7), Millis(60));
+        assert!(offers.is_doubtful(&Seen::Gone, Millis(50)));
+        assert_eq!(offers.find_missing(&Seen::Gone, Millis(50)), Some(2));
+        assert_eq!(offers.unsent(9), vec![id(0), id(1)]);
+    }
+
+    #[test]
+    fn of_what_another_publisher_left_behind_only_the_latest_are_sent_as_many_as_are_missing() {
+        let mut offers = Offers::default();
+        let left = |claim: u64| AttemptId { claim, ..id(u128::from(9 - claim)) };
+        (1..=5).for_each(|claim| offers.go_on_with(left(claim), Millis(0)));
+        let seen = look(Some(3), true);
+        assert_eq!(offers.looked(&seen, Millis(6_000)), None);
+        assert_eq!(offers.looked(&seen, Millis(7_000)), Some(2));
+        assert_eq!(offers.unsent(9).into_iter().collect::<BTreeSet<_>>(), [left(4), left(5)].into());
+        [4, 5].into_iter().for_each(|claim| offers.was_sent(left(claim), Millis(7_500)));
+        // The queue has lost everything: more than was left behind.
+        let seen = look(Some(0), true);
+        assert_eq!(offers.looked(&seen, Millis(13_000)), None);
+        assert_eq!(offers.looked(&seen, Millis(14_000)), Some(5));
+    }
+
+    #[test]
+    fn what_workers_took_meanwhile_was_not_missing() {
+        let mut offers = sent(3, 0);
+        let seen = look(Some(1), true);
+        assert_eq!(offers.looked(&seen, Millis(6_000)), None, "once is not enough");
+        assert!(offers.is_doubtful(&seen, Millis(7_000)));
+        // The answers of that time are read before anything is concluded: two of them were taken.
+        offers.compare([id(2)].into_iter());
+        assert_eq!(offers.find_missing(&seen, Millis(7_000)), None);
+        assert_eq!(offers.looked(&seen, Millis(8_000)), None);
+    }
+
+    #[test]
+    fn what_the_store_says_stands() {
+        let mut offers = sent(3, 0);
+        offers.compare([id(1), id(7)].into_iter());
+        assert_eq!((offers.len(), offers.unsent(9)), (2, vec![id(7)]));
+    }
+}

@@ -1,0 +1,302 @@
+//! From a file to a store: everything is committed as if it had just happened, but for what would follow from it.
+
+use std::{collections::BTreeMap, io::BufRead, sync::Arc};
+
+use windlass_core::{ActKey, Effect, Flow, Json, Lock, Name, Task, TaskId, waits};
+
+use super::{
+    ArchiveError, Progress,
+    file::Reader,
+    pieces::{in_pieces, is_next},
+    record::{FORMAT_WITH_LOCK_FLOOR, LogRecord, Record, TaskRecord, Totals},
+};
+use crate::{
+    port::{
+        AlarmChange, AttemptId, Change, Envelope, KeyChange, LimitChange, LockChange, MessageId, Now,
+        Outcome, QueueChange, QueuePause, Sender, SessionId, Store, StoredFlow, SubmitKey, TaskChange,
+    },
+    resident::TaskRow,
+    stored,
+};
+
+/// Changes committed at once, and the bytes of tasks and log lines at which fewer are.
+const CHANGES: usize = 200;
+const BYTES: usize = 4 << 20;
+
+/// Fences in files without a floor of locks are behind the clock by at most this: a day, in milliseconds, for the clocks
+/// of several machines.
+const CLOCK_MARGIN: u64 = 24 * 3600 * 1000;
+
+/// Who gives back for a moment what workers may have had.
+const GIVES_BACK: SessionId = SessionId(1);
+
+/// Reads all that is in the file into an empty store, which no server has open.
+///
+/// # Errors
+/// When the file is not whole or the store does not take it. What was read by then is in the store: whoever asked
+/// clears it.
+pub async fn import(
+    store: &dyn Store,
+    from: &mut (dyn BufRead + Send),
+    progress: Progress<'_>,
+    now: Now,
+) -> Result<Totals, ArchiveError> {
+    let mut reader = Reader::begin(from, progress)?;
+    let mut import = Import {
+        store,
+        now,
+        lock_floor: store.lock_floor().await?,
+        flows: BTreeMap::new(),
+        unannounced: BTreeMap::new(),
+        changes: Vec::new(),
+        bytes: 0,
+        handed_out: Vec::new(),
+    };
+    if reader.format < FORMAT_WITH_LOCK_FLOOR {
+        // The fences of that time followed the clock.
+        import.raise_lock_floor(u64::try_from(now.wall.0).unwrap_or(0) + CLOCK_MARGIN)?;
+    }
+    while let Some(record) = reader.next()? {
+        import.take(record)?;
+        if import.changes.len() >= CHANGES || import.bytes >= BYTES {
+            import.commit().await?;
+        }
+    }
+    import.commit().await?;
+    Ok(reader.totals())
+}
+
+struct Import<'s> {
+    store: &'s dyn Store,
+    now: Now,
+    flows: BTreeMap<(Name, u32), Arc<Flow>>,
+    /// The store's floor of locks.
+    lock_floor: u64,
+    /// What is to be announced of tasks that come later: after which of its events, how many.
+    unannounced: BTreeMap<TaskId, Vec<(u64, u64)>>,
+    /// What is to be committed next.
+    changes: Vec<Change>,
+    bytes: usize,
+    /// Attempts among it that workers may have had.
+    handed_out: Vec<AttemptId>,
+}
+
+impl Import<'_> {
+    fn take(&mut self, record: Record) -> Result<(), ArchiveError> {
+        let change = match record {
+            Record::Flow { created_at, flow } => {
+                let flow = Arc::new(stored::read_flow(&flow)?);
+                self.flows.insert((flow.name.clone(), flow.version), flow.clone());
+                Change::Flow(StoredFlow { flow, created_at })
+            }
+            Record::Limit(limit) => {
+                let limit = limit.into_limit();
+                Change::Limit(LimitChange { name: limit.name.clone(), limit: Some(limit) })
+            }
+            Record::Queue { name, at, by } => {
+                Change::Queue(QueueChange { name, paused: Some(QueuePause { at, by }) })
+            }
+            Record::Message { sender, n, message } => {
+                let envelope = Envelope { id: sender.into_id(n), message: stored::read_message(&message)? };
+                Change::Lock(self.sending(envelope)?)
+            }
+            Record::Task(task) => {
+                let change = self.task(*task)?;
+                let unannounced = self.unannounced.remove(&change.task.id).unwrap_or_default();
+                self.changes.extend(in_pieces(change, &unannounced)?.into_iter().map(Change::from));
+                return Ok(());
+            }
+            Record::Unannounced { task, after, count } => {
+                self.unannounced.entry(task).or_default().push((after, count));
+                return Ok(());
+            }
+            Record::Logs(lines) => {
+                let lines: Vec<_> = lines.into_iter().map(LogRecord::into_line).collect();
+                self.bytes += lines.iter().map(|line| line.line.len()).sum::<usize>();
+                Change::Logs(lines)
+            }
+            Record::Lock { name, version, holder, waiters } => {
+                return self.lock(name, version, &holder, &waiters);
+            }
+            Record::Alarm(alarm) => {
+                let alarm = Some(stored::read_alarm(&alarm)?);
+                Change::Alarm(AlarmChange { before: 0, alarm, consumes: None })
+            }
+            Record::Key { scope, fingerprint, task, at } => {
+                Change::Key(KeyChange { key: SubmitKey { scope, fingerprint }, task, at })
+            }
+            Record::LockFloor(floor) => return self.raise_lock_floor(floor),
+            Record::End { .. } => return Ok(()),
+        };
+        self.changes.push(change);
+        Ok(())
+    }
+
+    /// A change that sends a message, whoever its sender is: that of a lock that is not kept.
+    fn sending(&self, envelope: Envelope) -> Result<LockChange, ArchiveError> {
+        let MessageId { sender, .. } = &envelope.id;
+        let name = match sender {
+            Sender::Lock(name) => name.clone(),
+            Sender::Task(_) => any_name()?,
+        };
+        let lock = Lock::new(name, self.lock_floor);
+        Ok(LockChange { messages: vec![envelope], ..LockChange::delete(lock, self.now.wall) })
+    }
+
+    fn raise_lock_floor(&mut self, floor: u64) -> Result<(), ArchiveError> {
+        let before = self.lock_floor;
+        self.lock_floor = before.max(floor);
+        let lock = Lock::new(any_name()?, self.lock_floor);
+        let change = LockChange { before, ..LockChange::delete(lock, self.now.wall) };
+        self.changes.push(Change::Lock(change));
+        Ok(())
+    }
+
+    fn task(&mut self, record: TaskRecord) -> Result<TaskChange, ArchiveError> {
+        let TaskRecord { id, flow, version, brought, input, params, state, members, results, .. } = record;
+        self.bytes += params.len() + state.len() + record.events.len();
+        let brought = brought.map(|flow| stored::read_flow(&flow)).transpose()?.map(Arc::new);
+        let mut row = TaskRow {
+            id,
+            flow,
+            version,
+            input: stored::read_input(&input, &params)?,
+            state: stored::read_state(&state)?,
+            never_handed_out: false,
+            is_body_away: false,
+        };
+        for (step, member) in &members {
+            self.bytes += member.len();
+            let of_step = row.state.steps.get_mut(*step);
+            let Some(members) = of_step.and_then(|step| Arc::make_mut(step).members.as_mut()) else {
+                return Err(ArchiveError::Damaged(format!("task {id} has members of a step that has none")));
+            };
+            members.restore(stored::read_member(member)?);
+        }
+        let results: Vec<(ActKey, Json)> =
+            results.into_iter().map(|(key, result)| (key, Json::from_stored(&result))).collect();
+        for (key, result) in &results {
+            self.bytes += result.as_str().len();
+            row.set_result(*key, result.clone());
+        }
+        let flows = &self.flows;
+        let task = row.into_task(|name, version| {
+            brought.or_else(|| flows.get(&(Name::new(name).ok()?, version)).cloned())
+        })?;
+        for key in record.handed_out {
+            let attempt = task.act(key).map_or(0, |act| act.attempt);
+            self.handed_out.push(AttemptId { task: id, key, attempt, claim: 0 });
+        }
+        Ok(TaskChange {
+            before: 0,
+            generation: self.store.generation(),
+            waits: waits(&task).into_iter().map(Effect::Wait).collect(),
+            task: Arc::new(task),
+            events: stored::read_events(&record.events)?,
+            results,
+            logs: Vec::new(),
+            messages: Vec::new(),
+            submit_key: record.key.map(|(scope, fingerprint)| SubmitKey { scope, fingerprint }),
+            consumes: None,
+            lost: Vec::new(),
+            reported: Vec::new(),
+            offered: Vec::new(),
+            announces: false,
+        })
+    }
+
+    /// A lock comes with one that waits at a time, as they joined.
+    fn lock(
+        &mut self,
+        name: Name,
+        version: u64,
+        holder: &[u8],
+        waiters: &[Vec<u8>],
+    ) -> Result<(), ArchiveError> {
+        let mut lock = Lock::new(name, self.lock_floor);
+        lock.holder = stored::read_lock_holder(holder)?;
+        let changes = waiters.len().max(1) as u64;
+        if version < changes {
+            let name = &lock.name;
+            return Err(ArchiveError::Damaged(format!("lock {name} had fewer changes than wait for it")));
+        }
+        for n in 0..changes {
+            let (before, at) = (lock.version, self.now.wall);
+            lock.version = version - changes + n + 1;
+            let joined = match usize::try_from(n).ok().and_then(|n| waiters.get(n)) {
+                Some(waiter) => Some((n + 1, stored::read_lock_waiter(waiter)?)),
+                None => None,
+            };
+            if let Some((place, waiter)) = joined {
+                lock.restore(place, waiter);
+            }
+            let (left, messages, consumes) = (None, Vec::new(), None);
+            let kept = true;
+            let change =
+                LockChange { before, lock: lock.clone(), kept, at, joined, left, messages, consumes };
+            self.changes.push(Change::Lock(change));
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), ArchiveError> {
+        let changes = std::mem::take(&mut self.changes);
+        self.bytes = 0;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let outcomes = self.store.commit(changes.clone()).await?;
+        let mut repeated = Vec::new();
+        for (change, outcome) in changes.into_iter().zip(outcomes) {
+            match (change, outcome) {
+                (_, Outcome::Committed) => {}
+                (Change::Task(change), Outcome::Repeats { .. }) => repeated.push(*change),
+                // A piece of the one before.
+                (Change::Task(change), Outcome::Conflict) if is_next(&change, repeated.last()) => {
+                    repeated.push(*change);
+                }
+                (change, outcome) => return Err(refused(&change, &outcome)),
+            }
+        }
+        if !repeated.is_empty() {
+            self.commit_repeated(repeated).await?;
+        }
+        // That a worker may have had them is known of attempts that were in somebody's hands once.
+        for id in std::mem::take(&mut self.handed_out) {
+            self.store.adopt(GIVES_BACK, &[id], self.now).await?;
+            self.store.release(GIVES_BACK, id, self.now).await?;
+        }
+        Ok(())
+    }
+
+    /// Tasks beside older ones that are the same: children that had succeeded and are undone now, while these were taken
+    /// in. The older ones are in the store already and stand for those to come until they have ended; these stand for none.
+    async fn commit_repeated(&self, mut changes: Vec<TaskChange>) -> Result<(), ArchiveError> {
+        for change in &mut changes {
+            let mut input = (*change.task.input).clone();
+            input.unique = None;
+            change.task = Arc::new(Task { input: Arc::new(input), ..(*change.task).clone() });
+        }
+        let changes: Vec<Change> = changes.into_iter().map(Change::from).collect();
+        let outcomes = self.store.commit(changes.clone()).await?;
+        match changes.iter().zip(outcomes).find(|(_, outcome)| *outcome != Outcome::Committed) {
+            Some((change, outcome)) => Err(refused(change, &outcome)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The name of a lock that is not stored, for changes that store none.
+fn any_name() -> Result<Name, ArchiveError> {
+    Name::new("import").map_err(|error| ArchiveError::Damaged(error.to_string()))
+}
+
+fn refused(change: &Change, outcome: &Outcome) -> ArchiveError {
+    let what = match change {
+        Change::Task(change) => format!("task {}", change.task.id),
+        Change::Flow(stored) => format!("version {} of flow {}", stored.flow.version, stored.flow.name),
+        Change::Lock(change) => format!("lock {}", change.lock.name),
+        other => format!("{other:?}"),
+    };
+    ArchiveError::Refused(format!("the store does not take {what}: {outcome:?}; something is there already"))
+}

@@ -1,0 +1,383 @@
+//! A store without a memory of its own, in memory: the model of every store in SQL.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use async_trait::async_trait;
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
+
+use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
+use crate::port::{
+    Adoption, Ask, AttemptId, BuiltOn, Change, ClaimRequest, Claimed, Due, Envelope, Leave, Limit,
+    LimitState, Loaded, LogLine, LostClaim, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId,
+    ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
+};
+use crate::signal::Signal;
+
+/// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
+/// to a database is. Claims and leases are rows too, so they survive the servers that made them.
+#[derive(Debug)]
+pub struct SharedStore {
+    token_key: [u8; 32],
+    rows: Arc<Mutex<Rows>>,
+    /// Set when another handle has changed something.
+    news: Arc<Signal>,
+    quarantine: Quarantine,
+}
+
+impl Clone for SharedStore {
+    fn clone(&self) -> Self {
+        let news = Arc::default();
+        self.rows().news.push(Arc::downgrade(&news));
+        Self { token_key: self.token_key, rows: self.rows.clone(), news, quarantine: Quarantine::default() }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    tables: Tables,
+    waits: Waits,
+    sessions: Sessions,
+    servers: Servers,
+    /// Of each handle.
+    news: Vec<Weak<Signal>>,
+}
+
+impl SharedStore {
+    /// No rows yet. `token_key` is what tokens are signed with.
+    #[must_use]
+    pub fn new(token_key: [u8; 32]) -> Self {
+        let (rows, news) = (Arc::<Mutex<Rows>>::default(), Arc::default());
+        let store = Self { token_key, rows, news, quarantine: Quarantine::default() };
+        store.rows().news.push(Arc::downgrade(&store.news));
+        store
+    }
+
+    /// Tells the other handles that there is something new.
+    fn tell_others(&self, rows: &mut Rows) {
+        rows.news.retain(|news| news.strong_count() > 0);
+        let others = rows.news.iter().filter_map(Weak::upgrade);
+        others.filter(|news| !Arc::ptr_eq(news, &self.news)).for_each(|news| news.set());
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rows {
+    fn commit(&mut self, change: &Change) -> Outcome {
+        let outcome = self.tables.check(change);
+        if outcome != Outcome::Committed {
+            return outcome;
+        }
+        if let Change::Task(change) = change {
+            if self.waits.overlooked_by(change) {
+                return Outcome::Conflict;
+            }
+            if change.lost.iter().any(|lost| !self.is_lost(change.task.id, lost)) {
+                return Outcome::Heard;
+            }
+            if let Some(task) = self.standing_for(change) {
+                return Outcome::Repeats { task };
+            }
+            self.waits.apply(change);
+        }
+        self.tables.write(change);
+        outcome
+    }
+
+    /// The task that stands for a new one.
+    fn standing_for(&self, change: &TaskChange) -> Option<TaskId> {
+        let first = self.tables.task(self.tables.unique_task(&change.unique()?)?)?;
+        let is_held = !self.waits.loaded(first.clone()).claims.is_empty();
+        change.is_stood_for_by(first, is_held).then_some(first.id)
+    }
+
+    /// Whether a claim is to be lost still.
+    fn is_lost(&self, task: TaskId, lost: &LostClaim) -> bool {
+        self.waits.has_claim(task, lost) && self.sessions.is_over(lost.session, lost.at)
+    }
+
+    /// Whether limits or turns say what of a queue is handed out.
+    fn is_ruled(&self, queue: &Name) -> bool {
+        self.tables.limits().any(|limit| limit.queue == *queue) || self.waits.takes_turns(queue)
+    }
+
+    fn grace(&self, session: SessionId) -> Millis {
+        session.timeout_grace(self.sessions.is_attached(session))
+    }
+}
+
+#[async_trait]
+impl Store for SharedStore {
+    fn token_key(&self) -> [u8; 32] {
+        self.token_key
+    }
+
+    fn next_wake(&self, _now: Now) -> Option<Millis> {
+        None
+    }
+
+    /// Rows in memory are never damaged.
+    fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    async fn news(&self) {
+        self.news.wait().await;
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        let rows = self.rows();
+        let load = |id: &TaskId| rows.tables.task(*id).map(|task| rows.waits.loaded(task.clone()));
+        Ok(ids.iter().map(load).collect())
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        let mut rows = self.rows();
+        let mut built_on = BuiltOn::default();
+        let outcomes: Vec<Outcome> =
+            changes.iter().map(|change| built_on.outcome(change, || rows.commit(change))).collect();
+        if outcomes.contains(&Outcome::Committed) {
+            self.tell_others(&mut rows);
+        }
+        Ok(outcomes)
+    }
+
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let mut rows = self.rows();
+        let mut claimed = Vec::new();
+        if !rows.sessions.knows(session) {
+            return Ok(claimed);
+        }
+        let grace = rows.grace(session);
+        let limits: Vec<Limit> = rows.tables.limits().cloned().collect();
+        for claim_request in claim_requests {
+            if rows.tables.paused().contains_key(&claim_request.module) {
+                continue;
+            }
+            for _ in 0..claim_request.free {
+                let Some(next) = rows.waits.claim(session, claim_request, &limits, grace, now) else { break };
+                claimed.push(next);
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn commit_and_claim(
+        &self,
+        changes: Vec<Change>,
+        asks: &[Ask],
+        _leave: &Leave,
+        now: Now,
+    ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
+        let outcomes = self.commit(changes).await?;
+        let mut claimed = Vec::with_capacity(asks.len());
+        for Ask { session, claim_request } in asks {
+            // As SQL stores, which decide this by itself.
+            let is_ruled = self.rows().is_ruled(&claim_request.module);
+            claimed.push(match is_ruled {
+                true => None,
+                false => Some(self.claim(*session, std::slice::from_ref(claim_request), now).await?),
+            });
+        }
+        Ok((outcomes, claimed))
+    }
+
+    async fn adopt(
+        &self,
+        session: SessionId,
+        attempts: &[AttemptId],
+        now: Now,
+    ) -> Result<Vec<Adoption>, StoreError> {
+        let mut rows = self.rows();
+        let grace = rows.grace(session);
+        let adopt = |id: &AttemptId| match rows.waits.adopt(session, *id, grace, now) {
+            true => Adoption::Held,
+            false => Adoption::Gone,
+        };
+        Ok(attempts.iter().map(adopt).collect())
+    }
+
+    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        let Rows { tables, waits, .. } = &mut *rows;
+        waits.release(session, attempt, tables.limits());
+        Ok(())
+    }
+
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        sessions.into_iter().for_each(|session| rows.sessions.renew(session, now));
+        Ok(())
+    }
+
+    async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        self.rows().sessions.forgive(now);
+        Ok(())
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        let rows = self.rows();
+        let claimed = rows.waits.all_claimed().map(|(claimed, _)| claimed);
+        Ok(claimed.filter(|claimed| claimed.session == session).collect())
+    }
+
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        Ok(self.rows().waits.to_stop(sessions))
+    }
+
+    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        let mut rows = self.rows();
+        let Rows { waits, sessions, .. } = &mut *rows;
+        sessions.forget(now, |session| waits.all_claimed().any(|(claimed, _)| claimed.session == session));
+        let lost = waits.all_claimed().map(|(claimed, _)| claimed);
+        Ok(lost.filter(|claimed| sessions.is_over(claimed.session, now.mono)).take(limit).collect())
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        Ok(self.rows().waits.due(now, limit))
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        Ok(self.rows().tables.messages().take(limit).cloned().collect())
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        Ok(self.rows().tables.unannounced(limit))
+    }
+
+    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
+        Ok(self.rows().tables.flow(name, version).cloned())
+    }
+
+    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
+        Ok(self.rows().tables.flows().filter_map(|versions| versions.last()).cloned().collect())
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
+        let rows = self.rows();
+        if let Some(scopes) = &query.scopes {
+            let ids = scopes.iter().filter_map(|scope| rows.tables.submit_key(scope)).map(|(id, _)| id);
+            let load = |id| rows.tables.task(id).map(|task| rows.waits.loaded(task.clone()));
+            return Ok(query.page_of(ids.map(load).collect()));
+        }
+        Ok(rows.tables.page(query, |task| {
+            let loaded = rows.waits.loaded(task.clone());
+            let wanted = query.matches(task, &loaded.held());
+            wanted.then(|| Loaded { task: Arc::new(without_results(task)), ..loaded })
+        }))
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        Ok(self.rows().tables.events(task, after, limit))
+    }
+
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        Ok(self.rows().tables.logs(task, after, limit))
+    }
+
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
+        let rows = self.rows();
+        Ok(ids.iter().map(|id| rows.tables.alarm(id).cloned()).collect())
+    }
+
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
+        let tables = &self.rows().tables;
+        let free = |name: &LockName| Lock::new(name.clone(), tables.lock_floor());
+        Ok(names.iter().map(|name| tables.locks().get(name).cloned().unwrap_or_else(|| free(name))).collect())
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        let rows = self.rows();
+        let free = rows.tables.locks().values().filter(|lock| lock.is_free());
+        Ok(free.take(limit).cloned().collect())
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        Ok(self.rows().tables.lock_floor())
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        let rows = self.rows();
+        let above = rows.tables.locks().values().filter(|lock| after.is_none_or(|after| lock.name > *after));
+        let above = above.filter(|lock| !lock.is_free());
+        Ok(above.take(limit).cloned().collect())
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        Ok(self.rows().tables.alarms(all, limit))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.waits.queues(rows.tables.paused()))
+    }
+
+    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
+        let rows = self.rows();
+        let running = |session: SessionId| {
+            let theirs = rows.waits.all_claimed().filter(|(claimed, _)| claimed.session == session);
+            u32::try_from(theirs.count()).unwrap_or(u32::MAX)
+        };
+        Ok(rows.sessions.states(now, running))
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.tables.limits().map(|limit| rows.waits.limit(limit, None, now)).collect())
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.waits.keeping_back(rows.tables.limits(), ready, now))
+    }
+
+    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
+        Ok(self.rows().waits.place(task, key))
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        self.rows().servers.register(server);
+        Ok(())
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        Ok(self.rows().servers.list())
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        self.rows().servers.leave(server);
+        Ok(())
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        Ok(self.rows().servers.lease(service, server, length, now))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let mut rows = self.rows();
+        let (swept, tasks) = rows.tables.sweep(retention, now.wall, limit);
+        for task in tasks {
+            rows.waits.delete(task);
+        }
+        let flows = rows.tables.sweep_flows(limit - swept);
+        Ok((swept + flows) as u64)
+    }
+}

@@ -1,0 +1,287 @@
+//! Changes: what is committed.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use windlass_core::{
+    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Lock, LockName, LockTransition,
+    LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
+};
+
+use super::{Announced, LimitChange, LogLine, LostClaim, SessionId, StoredFlow};
+
+/// One unit of change: all of it is on disk, or none.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A task is new or has gone on.
+    Task(Box<TaskChange>),
+    /// An alarm was raised, acknowledged or resolved.
+    Alarm(AlarmChange),
+    /// A lock has another holder, or others wait for it.
+    Lock(LockChange),
+    /// A message found nothing to do: it is consumed.
+    Consume(MessageId),
+    /// A flow has a new version.
+    Flow(StoredFlow),
+    /// A queue is paused or not.
+    Queue(QueueChange),
+    /// A limit is set or removed.
+    Limit(LimitChange),
+    /// An idempotency key names a task that was there already.
+    Key(KeyChange),
+    /// Log lines of attempts that go on.
+    Logs(Vec<LogLine>),
+    /// These were announced: they leave the outbox. One that is not in it any more is no conflict.
+    Announced(Vec<Announced>),
+    /// Nothing changes, but something is written all the same: whoever asks whether the store writes asks so.
+    Probe,
+}
+
+impl Change {
+    /// The idempotency key that it takes, if it takes one.
+    #[must_use]
+    pub fn submit_key(&self) -> Option<&SubmitKey> {
+        match self {
+            Self::Task(change) => change.submit_key.as_ref(),
+            Self::Key(change) => Some(&change.key),
+            _ => None,
+        }
+    }
+}
+
+impl From<TaskChange> for Change {
+    fn from(change: TaskChange) -> Self {
+        Self::Task(Box::new(change))
+    }
+}
+
+/// A task is new or has gone on.
+#[derive(Debug, Clone)]
+pub struct TaskChange {
+    /// The number of events the task must have now; 0 for a new one.
+    pub before: u64,
+    /// The state of the store in which it was decided, as [`Loaded::generation`](super::Loaded::generation) told.
+    pub generation: u64,
+    /// The task afterwards.
+    pub task: Arc<Task>,
+    /// What happened; the first has the number `before + 1`.
+    pub events: Vec<Event>,
+    /// What it waits for now: only [`Effect::Wait`] and [`Effect::Forget`], applied in order.
+    pub waits: Vec<Effect>,
+    /// Acts that were settled with a result in this change.
+    pub results: Vec<(ActKey, Json)>,
+    /// Log lines that came with the reports in it.
+    pub logs: Vec<LogLine>,
+    /// Messages it sends.
+    pub messages: Vec<Envelope>,
+    /// For a new task: the key under which it was submitted.
+    pub submit_key: Option<SubmitKey>,
+    /// The message that is consumed by this.
+    pub consumes: Option<MessageId>,
+    /// Claims that it takes from sessions that are over. Where a session was heard of since, or the claim is not its
+    /// own any more, nothing of the change holds: [`Outcome::Heard`].
+    pub lost: Vec<LostClaim>,
+    /// Acts of which workers report, and the numbers of the claims under which they do.
+    pub reported: Vec<(ActKey, u64)>,
+    /// Acts that queue publishers offer under these claims, as its author knew.
+    pub offered: Vec<(ActKey, u64)>,
+    /// Its events are to be announced: they stay in the outbox until [`Change::Announced`].
+    pub announces: bool,
+}
+
+impl TaskChange {
+    /// Whether the change is made without knowing that a session has this attempt under this claim: it ends the attempt
+    /// without having it been handed out, or by the report of a worker that had it before. Then the change is a
+    /// conflict: the rules must know what workers have. What a queue publisher offers nobody has begun, so such an attempt may end
+    /// where its author knew that.
+    #[must_use]
+    pub fn overlooks(&self, key: ActKey, attempt: u32, (claim, session): (u64, SessionId)) -> bool {
+        if self.reported.iter().any(|(reported, under)| *reported == key && *under < claim) {
+            return true;
+        }
+        let act = self.task.act(key);
+        let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
+        let started = EventKind::ActStarted { key, attempt };
+        let is_known = session.is_publisher() && self.offered.contains(&(key, claim));
+        !goes_on && !is_known && self.events.iter().all(|event| event.kind != started)
+    }
+}
+
+impl TaskChange {
+    /// The acts to which something happened, some of them several times. What workers have or had of all others is as
+    /// it was, however many there are.
+    pub fn acts(&self) -> impl Iterator<Item = ActKey> {
+        self.events.iter().filter_map(|event| event.kind.act())
+    }
+
+    /// The members that are not as they were before it, by step and number: what is stored of a task with members
+    /// beside its state.
+    #[must_use]
+    pub fn changed_members(&self) -> BTreeSet<(usize, u32)> {
+        let mut changed = BTreeSet::new();
+        for event in &self.events {
+            let Some(key) = event.kind.act() else { continue };
+            if key.is_member() {
+                changed.insert((key.step, key.member));
+            } else if let EventKind::ActResolved { resolution: ResolutionKind::Retry, .. } = event.kind
+                && let Some(members) = &self.task.state.steps[key.step].members
+            {
+                // Those that failed are to begin again; those that have begun have events of their own.
+                let again = &members.side(key.direction).again;
+                changed.extend(again.iter().map(|number| (key.step, *number)));
+            }
+        }
+        changed
+    }
+}
+
+/// An idempotency key of a submit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmitKey {
+    /// Who, which flow and which key: a hash of them.
+    pub scope: [u8; 32],
+    /// A hash of what was submitted.
+    pub fingerprint: [u8; 32],
+}
+
+/// An idempotency key names a task that was there already and stands for the one that was submitted: whoever submits it
+/// again under the key gets that task, also when it would stand for it no more. The key is kept as those are whose
+/// tasks were deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyChange {
+    /// The key.
+    pub key: SubmitKey,
+    /// The task it names.
+    pub task: TaskId,
+    /// When it was submitted.
+    pub at: Timestamp,
+}
+
+/// An alarm was raised, acknowledged or resolved.
+#[derive(Debug, Clone)]
+pub struct AlarmChange {
+    /// The version it must have now; 0 for a new one.
+    pub before: u64,
+    /// The alarm afterwards; `None` = as it was (the message found nothing to do).
+    pub alarm: Option<Alarm>,
+    /// The message that is consumed by this.
+    pub consumes: Option<MessageId>,
+}
+
+/// A lock has another holder, or others wait for it.
+#[derive(Debug, Clone)]
+pub struct LockChange {
+    /// The version it must have now. A lock that is not stored has the version of the store's floor.
+    pub before: u64,
+    /// The lock afterwards.
+    pub lock: Lock,
+    /// Whether the lock is stored afterwards. Otherwise it is deleted, and the store's floor rises to its version.
+    pub kept: bool,
+    /// When.
+    pub at: Timestamp,
+    /// Who waits for it now, at which place.
+    pub joined: Option<(u64, LockWaiter)>,
+    /// The place that is free now.
+    pub left: Option<u64>,
+    /// Messages it sends.
+    pub messages: Vec<Envelope>,
+    /// The message that is consumed by this.
+    pub consumes: Option<MessageId>,
+}
+
+impl LockChange {
+    /// What a transition of a lock that had the version `before` asks for.
+    #[must_use]
+    pub fn new(before: u64, transition: LockTransition, at: Timestamp, consumes: Option<MessageId>) -> Self {
+        let LockTransition { lock, joined, left, messages } = transition;
+        let sender = Sender::Lock(lock.name.clone());
+        let envelope = |(n, message)| Envelope { id: MessageId { sender: sender.clone(), n }, message };
+        let messages = messages.into_iter().map(envelope).collect();
+        Self { before, lock, kept: true, at, joined, left, messages, consumes }
+    }
+
+    /// Deletes a free lock.
+    #[must_use]
+    pub fn delete(lock: Lock, at: Timestamp) -> Self {
+        let (joined, left, messages, consumes) = (None, None, Vec::new(), None);
+        Self { before: lock.version, lock, kept: false, at, joined, left, messages, consumes }
+    }
+}
+
+/// A queue is paused or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueChange {
+    /// Which.
+    pub name: Name,
+    /// Since when and by whom it is paused; nothing = it is not.
+    pub paused: Option<QueuePause>,
+}
+
+/// Since when and by whom a queue is paused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuePause {
+    /// Since when.
+    pub at: Timestamp,
+    /// By whom.
+    pub by: Option<Actor>,
+}
+
+/// Identifies a message: its sender, and a number that no other message of the sender has.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId {
+    /// The sender.
+    pub sender: Sender,
+    /// Grows from message to message of a sender.
+    pub n: u64,
+}
+
+/// Who sends a message.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sender {
+    /// A task.
+    Task(TaskId),
+    /// A lock.
+    Lock(LockName),
+}
+
+/// Messages that one change of a task may send, as a number of bits: more than all its acts have locks.
+const CHANGE_MESSAGES_BITS: u32 = 24;
+
+impl MessageId {
+    /// The id of the message of a task with this place in a change, whose first event has the number `first`.
+    #[must_use]
+    pub fn of_task(task: TaskId, first: u64, place: usize) -> Self {
+        Self { sender: Sender::Task(task), n: (first << CHANGE_MESSAGES_BITS) + place as u64 }
+    }
+}
+
+/// A message on its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// Which.
+    pub id: MessageId,
+    /// What it says.
+    pub message: Message,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is on disk.
+    Committed,
+    /// The aggregate has another version, or the message was consumed: load and try again.
+    Conflict,
+    /// A session was heard of from which a [`LostClaim`] was to be taken, or has it no more. Nothing was changed.
+    Heard,
+    /// A task that is the same stands for the new one.
+    Repeats {
+        /// That task.
+        task: TaskId,
+    },
+    /// A task was submitted under this key before.
+    KeyTaken {
+        /// That task.
+        task: TaskId,
+        /// What was submitted then.
+        fingerprint: [u8; 32],
+    },
+}

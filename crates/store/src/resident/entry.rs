@@ -1,0 +1,75 @@
+//! An active task in memory.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use windlass_core::{Act, ActKey, ActState, Direction, Task, Waiting};
+
+use super::bodies::Body;
+use crate::port::TaskChange;
+
+/// An active task.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The task; where its body is on disk only, without parameters and results.
+    pub(super) task: Arc<Task>,
+    pub(super) body: Body,
+    /// What of it stands in queues and among due times.
+    pub(super) published: Vec<Waiting>,
+    /// Changes of it that are on their way to the disk.
+    pub(super) under_way: u32,
+    /// Acts whose current attempt a worker may have had, now or before.
+    pub(super) handed_out: BTreeSet<ActKey>,
+    /// On disk it rests, as it is.
+    pub(super) rests_on_disk: bool,
+}
+
+impl Entry {
+    pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
+        let body = Body::here(task.payload_bytes());
+        Self { task, body, published: Vec::new(), under_way: 0, handed_out, rests_on_disk: false }
+    }
+
+    /// As [`Self::new`], of a task that was read with or without its body.
+    pub(super) fn read(task: Task, is_body_away: bool, handed_out: BTreeSet<ActKey>) -> Self {
+        let entry = Self::new(Arc::new(task), handed_out);
+        if is_body_away { Self { body: Body::Away, ..entry } } else { entry }
+    }
+
+    /// What of it stands in queues and among due times.
+    pub(super) fn published(&self) -> &[Waiting] {
+        &self.published
+    }
+
+    /// The task goes on. That an attempt was handed out is forgotten with the attempt.
+    pub(super) fn become_task(&mut self, change: &TaskChange) {
+        self.rests_on_disk = false;
+        self.under_way += 1;
+        let next = &change.task;
+        let before = std::mem::replace(&mut self.task, next.clone());
+        self.body = self.body_after(change);
+        for key in change.acts() {
+            let goes_on = match (before.act(key), next.act(key)) {
+                (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),
+                _ => false,
+            };
+            if !goes_on {
+                self.handed_out.remove(&key);
+            }
+        }
+    }
+}
+
+/// Acts whose current attempt may have been with a worker before this server was started.
+pub(super) fn may_have_been_handed_out(task: &Task) -> BTreeSet<ActKey> {
+    task.open_acts()
+        .filter(|(key, act)| {
+            is_current(act) && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
+        })
+        .map(|(key, _)| key)
+        .collect()
+}
+
+/// Whether the act has an attempt that is not settled.
+pub(super) fn is_current(act: &Act) -> bool {
+    matches!(act.state, ActState::Ready | ActState::Parked)
+}

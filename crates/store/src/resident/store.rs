@@ -1,0 +1,366 @@
+//! The store port over the scheduler and its sink.
+
+use std::ops::Bound;
+
+use async_trait::async_trait;
+use windlass_core::{
+    ActKey, ActState, Alarm, AlarmId, Event, Free, Lock, LockName, Millis, Ready, TaskId,
+    planted::{Bug, is_planted},
+};
+
+use super::{Resident, queue::Queues, state::Grace};
+use crate::port::{
+    Adoption, AttemptId, Change, ClaimRequest, Claimed, DamagedTask, Due, Envelope, LimitState, Loaded,
+    LogLine, Now, Outcome, Page, Quarantine, QueueState, Retention, ServerId, ServerState, Service,
+    ServiceLease, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Unannounced,
+};
+
+#[async_trait]
+impl Store for Resident {
+    fn token_key(&self) -> [u8; 32] {
+        self.token_key
+    }
+
+    fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
+    }
+
+    fn next_wake(&self, now: Now) -> Option<Millis> {
+        let inner = self.inner();
+        let scheduler = &inner.scheduler;
+        let due = scheduler.next_due().map(|at| at - now.wall);
+        let due = if scheduler.kept_back.is_empty() { due } else { Some(Millis(0)) };
+        let grace_until = match inner.grace {
+            Grace::Over => None,
+            Grace::Begins => Some(now.mono),
+            Grace::Until(until) => Some(until),
+        };
+        let start = scheduler.queues.next_start(now.mono);
+        let mono = [scheduler.claims.next_time(), scheduler.sessions.next_end(), grace_until, start];
+        let mono = mono.into_iter().flatten().map(|at| Millis(at.0.saturating_sub(now.mono.0)));
+        let waking = scheduler.next_waking(now.wall, self.rest.horizon, self.rest.page);
+        mono.chain(due).chain([waking]).min()
+    }
+
+    fn is_ahead(&self, by: Millis) {
+        self.inner().scheduler.ahead = by;
+    }
+
+    fn generation(&self) -> u64 {
+        self.inner().scheduler.generation
+    }
+
+    async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.load_tasks(ids, false).await
+    }
+
+    async fn load_first(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.load_tasks(ids, true).await
+    }
+
+    async fn load_heads(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
+        self.heads(ids).await
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        Some(self.inner().scheduler.bodies.bytes())
+    }
+
+    fn loads_at_once(&self) -> usize {
+        self.inner().scheduler.loads_at_once()
+    }
+
+    async fn versions(&self, ids: &[TaskId]) -> Result<Vec<Option<u64>>, StoreError> {
+        let heads = self.heads(ids).await?.into_iter();
+        Ok(heads.map(|loaded| Some(loaded?.task.state.events)).collect())
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
+        let generation = self.current_generation().await?;
+        let keyed = changes.iter().any(|change| change.submit_key().is_some());
+        let alarms = changes.iter().any(|change| matches!(change, Change::Alarm(_)));
+        let only = if alarms { Some(self.changing_alarms.lock().await) } else { None };
+        let versions = self.alarm_versions(&changes).await?;
+        let firsts = self.firsts(&changes).await?;
+        let lookup = keyed.then(|| Lookup::begin(self));
+        let taken = self.taken_keys(&changes).await;
+        let awake = match taken {
+            Ok(taken) => self.bring_back(&changes, generation).await.map(|awake| (awake, taken)),
+            Err(error) => Err(error),
+        };
+        let staged = awake.map(|(_awake, taken)| self.stage(changes, generation, &taken, &firsts, &versions));
+        drop(firsts);
+        drop(only);
+        drop(lookup);
+        let (outcomes, ticket) = staged?;
+        if let Some(ticket) = ticket
+            && !is_planted(Bug::AcknowledgedEarly)
+        {
+            ticket.written().await?;
+        }
+        Ok(outcomes)
+    }
+
+    async fn prepare_claims(&self, claim_requests: &[ClaimRequest]) -> Result<bool, StoreError> {
+        self.refill(claim_requests).await
+    }
+
+    async fn claim(
+        &self,
+        session: SessionId,
+        claim_requests: &[ClaimRequest],
+        now: Now,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let claimed = self.claim_in_memory(session, claim_requests, now);
+        if session.is_own() && !claimed.is_empty() {
+            // Before it goes out as a message: after a start nobody else would know.
+            self.keep_claims().await?;
+        }
+        Ok(claimed)
+    }
+
+    async fn adopt(
+        &self,
+        session: SessionId,
+        attempts: &[AttemptId],
+        now: Now,
+    ) -> Result<Vec<Adoption>, StoreError> {
+        let mut inner = self.inner();
+        let now = inner.by_now(now);
+        let mut adoptions = Vec::with_capacity(attempts.len());
+        for id in attempts {
+            let act = inner.scheduler.active.get(&id.task).and_then(|entry| entry.task.act(id.key));
+            let current = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == id.attempt);
+            let holder = inner.scheduler.claims.get(id.task, id.key).map(|held| (held.session, held.number));
+            let adoption = match holder {
+                _ if !current => Adoption::Gone,
+                Some((holder, number)) if holder == session && number == id.claim => Adoption::Held,
+                Some((holder, _)) if !session.takes_from(holder) && !is_planted(Bug::StolenAttempts) => {
+                    Adoption::Gone
+                }
+                _ => {
+                    if inner.give_to(session, *id, now).is_some() {
+                        Adoption::Held
+                    } else {
+                        Adoption::Gone
+                    }
+                }
+            };
+            adoptions.push(adoption);
+        }
+        Ok(adoptions)
+    }
+
+    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+        let mut inner = self.inner();
+        let held = inner.scheduler.claims.get(attempt.task, attempt.key);
+        if held.is_some_and(|held| held.session == session && held.number == attempt.claim) {
+            inner.take_from_holder(attempt.task, attempt.key);
+            let scheduler = &mut inner.scheduler;
+            if let Some(ready) = scheduler.published_ready(attempt.task, attempt.key).cloned() {
+                scheduler.stand_in_line(attempt.task, attempt.key, &ready);
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
+        let mut inner = self.inner();
+        sessions.into_iter().for_each(|session| inner.scheduler.sessions.renew(session, now));
+        Ok(())
+    }
+
+    async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        self.inner().scheduler.sessions.forgive(now);
+        Ok(())
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Claimed>, StoreError> {
+        let inner = self.inner();
+        let holds = inner.scheduler.sessions.holds(session);
+        Ok(holds.filter_map(|(task, key)| inner.scheduler.claims.claimed(*task, *key)).collect())
+    }
+
+    async fn to_stop(&self, sessions: &[SessionId]) -> Result<Vec<Claimed>, StoreError> {
+        let inner = self.inner();
+        let scheduler = &inner.scheduler;
+        let holds = sessions.iter().flat_map(|session| scheduler.sessions.holds(*session));
+        let is_to_stop = |(task, key): &&(TaskId, ActKey)| {
+            scheduler.published_ready(*task, *key).is_some_and(|ready| ready.free == Free::GiveUp)
+        };
+        Ok(holds.filter(is_to_stop).filter_map(|(task, key)| scheduler.claims.claimed(*task, *key)).collect())
+    }
+
+    async fn lost(&self, now: Now, limit: usize) -> Result<Vec<Claimed>, StoreError> {
+        let mut inner = self.inner();
+        let ended = inner.scheduler.sessions.ended(now, limit);
+        Ok(ended.into_iter().filter_map(|(_, task, key)| inner.scheduler.claims.claimed(task, key)).collect())
+    }
+
+    async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
+        // Asked for at every turn: after a failed write this is what reads the rows anew when nobody else comes.
+        self.current_generation().await?;
+        self.wake_due(now, limit).await?;
+        let mut inner = self.inner();
+        inner.by_now(now);
+        inner.end_grace(now);
+        Ok(inner.scheduler.due(now, limit))
+    }
+
+    async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError> {
+        Ok(self.inner().scheduler.messages.values().take(limit).cloned().collect())
+    }
+
+    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        // From the disk: nothing is announced that may yet be lost.
+        let found = self.sink.unannounced(limit).await?;
+        Ok(self.sound(found))
+    }
+
+    async fn flow(&self, name: &str, version: Option<u32>) -> Result<Option<StoredFlow>, StoreError> {
+        self.inner().scheduler.readable_flow(name, version)
+    }
+
+    async fn flows(&self) -> Result<Vec<StoredFlow>, StoreError> {
+        Ok(self.inner().scheduler.flows.values().filter_map(|versions| versions.last()).cloned().collect())
+    }
+
+    async fn tasks(&self, query: &TaskQuery) -> Result<Page<Loaded, TaskId>, StoreError> {
+        self.page(query).await
+    }
+
+    async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError> {
+        self.sink.events(task, after, limit).await
+    }
+
+    async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
+        self.sink.logs(task, after, limit).await
+    }
+
+    async fn alarms_by_id(&self, ids: &[AlarmId]) -> Result<Vec<Option<StoredAlarm>>, StoreError> {
+        // From the disk, whatever is on its way there: a change that is decided on it conflicts until it is.
+        let mut alarms = Vec::with_capacity(ids.len());
+        for id in ids {
+            alarms.push(self.sink.alarm(id).await?);
+        }
+        Ok(alarms)
+    }
+
+    async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
+        self.current_generation().await?;
+        let scheduler = &self.inner().scheduler;
+        let free = |name: &LockName| Lock::new(name.clone(), scheduler.lock_floor);
+        Ok(names
+            .iter()
+            .map(|name| scheduler.locks.get(name).cloned().unwrap_or_else(|| free(name)))
+            .collect())
+    }
+
+    async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        self.current_generation().await?;
+        let inner = self.inner();
+        let free = inner.scheduler.locks.values().filter(|lock| lock.is_free());
+        Ok(free.take(limit).cloned().collect())
+    }
+
+    async fn lock_floor(&self) -> Result<u64, StoreError> {
+        self.current_generation().await?;
+        Ok(self.inner().scheduler.lock_floor)
+    }
+
+    async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
+        self.current_generation().await?;
+        let inner = self.inner();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let above = inner.scheduler.locks.range::<LockName, _>((from, Bound::Unbounded));
+        let above = above.map(|(_, lock)| lock).filter(|lock| !lock.is_free());
+        Ok(above.take(limit).cloned().collect())
+    }
+
+    async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
+        let found = self.sink.alarms(all, limit).await?;
+        Ok(self.sound(found))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
+        self.current_generation().await?;
+        self.refill_lines(Queues::starved).await?;
+        Ok(self.inner().scheduler.queues.states())
+    }
+
+    async fn sessions(&self, now: Now) -> Result<Vec<SessionState>, StoreError> {
+        Ok(self.inner().scheduler.sessions.states(now))
+    }
+
+    async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        self.current_generation().await?;
+        Ok(self.inner().scheduler.limits(now))
+    }
+
+    async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
+        self.current_generation().await?;
+        Ok(self.inner().scheduler.keeping_back(ready, now))
+    }
+
+    async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
+        self.place_in_line(task, key).await
+    }
+
+    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        self.servers().register(server);
+        Ok(())
+    }
+
+    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
+        Ok(self.servers().list())
+    }
+
+    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
+        self.servers().leave(server);
+        Ok(())
+    }
+
+    async fn lease(
+        &self,
+        service: Service,
+        server: ServerId,
+        length: Millis,
+        now: Now,
+    ) -> Result<ServiceLease, StoreError> {
+        Ok(self.servers().lease(service, server, length, now))
+    }
+
+    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+        let swept = self.sink.sweep(retention, now, limit).await?;
+        let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
+        Ok(swept + flows as u64)
+    }
+}
+
+impl Resident {
+    /// What could be read. An alarm names the first row of no task that could not.
+    fn sound<T>(&self, found: Vec<Result<T, DamagedTask>>) -> Vec<T> {
+        let sound = |read: Result<T, DamagedTask>| read.map_err(|damaged| self.quarantine.add(damaged)).ok();
+        found.into_iter().filter_map(sound).collect()
+    }
+}
+
+/// A lookup of submit keys on disk; over when this is dropped, also with the future that made it.
+struct Lookup<'a> {
+    store: &'a Resident,
+    number: u64,
+}
+
+impl<'a> Lookup<'a> {
+    fn begin(store: &'a Resident) -> Self {
+        let number = store.inner().scheduler.submit_keys.begin_lookup();
+        Self { store, number }
+    }
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        self.store.inner().scheduler.submit_keys.end_lookup(self.number);
+    }
+}

@@ -1,0 +1,183 @@
+//! How state is written down: a compact encoding with a version in front, payloads beside it as they came.
+//!
+//! All formats are postcard of the core's types; format 1 is that of a core whose flows were graphs of plain steps
+//! (`before.rs`), format 2 that of one whose rollbacks were all given the same parameters (`format_2.rs`). A fixture of every format ever written is kept in `tests/it/fixtures` and read by a test, so a
+//! change of these types that would make old data unreadable is seen at once: such a change needs another format
+//! and a reader of the one before.
+
+mod before;
+mod format_2;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use windlass_core::{
+    Actor, Alarm, Event, Flow, Input, Json, LockHolder, LockWaiter, Member, Message, Millis, Parent, State,
+    TaskId, Timestamp,
+};
+
+use self::{
+    before::{FlowBefore, InputHeadBefore, StateBefore},
+    format_2::Flow2,
+};
+use crate::port::StoreError;
+
+/// The format written today.
+pub const FORMAT: u8 = 3;
+
+/// The oldest format that is read.
+const FORMAT_FIRST: u8 = 1;
+
+/// What was submitted with a task, but for its parameters.
+#[derive(Serialize, Deserialize)]
+struct InputHead {
+    labels: Vec<(String, String)>,
+    priority: i8,
+    at: Option<Timestamp>,
+    by: Option<Actor>,
+    traceparent: Option<Box<str>>,
+    created_at: Timestamp,
+    deadline: Option<Millis>,
+    parent: Option<Parent>,
+    rerun_of: Option<TaskId>,
+    unique: Option<Box<str>>,
+}
+
+/// Room for the state of a task of a few steps, so that most of what is written is not moved as it grows.
+const CAPACITY: usize = 256;
+
+/// Writes `value` behind the format's number.
+///
+/// # Panics
+/// When the type cannot be written, which is a defect of its `Serialize`: empty bytes in its place would be stored, and
+/// could never be read again.
+fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(CAPACITY);
+    bytes.push(FORMAT);
+    match postcard::to_extend(value, bytes) {
+        Ok(bytes) => bytes,
+        Err(error) => panic!("{} cannot be written: {error}", std::any::type_name::<T>()),
+    }
+}
+
+/// Reads what was written in today's format, in format 1 as a `First`, or in format 2 as a `Second`.
+fn read<T, First, Second>(bytes: &[u8], what: &str) -> Result<T, StoreError>
+where
+    T: DeserializeOwned,
+    First: DeserializeOwned + Into<T>,
+    Second: DeserializeOwned + Into<T>,
+{
+    match bytes.split_first() {
+        Some((&FORMAT, body)) => decode(body, what),
+        Some((2, body)) => decode::<Second>(body, what).map(Into::into),
+        Some((&FORMAT_FIRST, body)) => decode::<First>(body, what).map(Into::into),
+        Some((format, _)) => Err(StoreError::Damaged(format!(
+            "{what} is of format {format}, and this version reads formats {FORMAT_FIRST} to {FORMAT}: use the version that wrote it or a newer one"
+        ))),
+        None => Err(StoreError::Damaged(format!("{what} is empty"))),
+    }
+}
+
+fn decode<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, StoreError> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => {
+            let (length, at) = (body.len() + 1, body.len() + 1 - rest.len());
+            Err(StoreError::Damaged(format!(
+                "{what} cannot be read: it ends at byte {at}, and there are {length}"
+            )))
+        }
+        Err(error) => Err(StoreError::Damaged(format!("{what} cannot be read: {error}"))),
+    }
+}
+
+macro_rules! stored {
+    ($write:ident, $read:ident, $type:ty, $first:ty, $second:ty, $what:literal) => {
+        #[doc = concat!("Writes ", $what, ".")]
+        #[must_use]
+        pub fn $write(value: &$type) -> Vec<u8> {
+            write(value)
+        }
+
+        #[doc = concat!("Reads ", $what, ".")]
+        ///
+        /// # Errors
+        /// When it is damaged or of a format not known here.
+        pub fn $read(bytes: &[u8]) -> Result<$type, StoreError> {
+            read::<$type, $first, $second>(bytes, $what)
+        }
+    };
+}
+
+stored!(write_state, read_state, State, StateBefore, State, "the state of a task");
+stored!(write_member, read_member, Member, Member, Member, "a member of a step");
+stored!(write_flow, read_flow, Flow, FlowBefore, Flow2, "a flow");
+stored!(write_events, read_events, Vec<Event>, Vec<Event>, Vec<Event>, "events of a task");
+stored!(write_message, read_message, Message, Message, Message, "a message");
+stored!(write_lock_waiter, read_lock_waiter, LockWaiter, LockWaiter, LockWaiter, "who waits for a lock");
+stored!(
+    write_lock_holder,
+    read_lock_holder,
+    Option<LockHolder>,
+    Option<LockHolder>,
+    Option<LockHolder>,
+    "who has a lock"
+);
+stored!(write_alarm, read_alarm, Alarm, Alarm, Alarm, "an alarm");
+
+/// Writes what was submitted with a task, but for its parameters.
+#[must_use]
+pub fn write_input(input: &Input) -> Vec<u8> {
+    write(&InputHead {
+        labels: input.labels.clone().into_iter().collect(),
+        priority: input.priority,
+        at: input.at,
+        by: input.by.clone(),
+        traceparent: input.traceparent.clone(),
+        created_at: input.created_at,
+        deadline: input.deadline,
+        parent: input.parent,
+        rerun_of: input.rerun_of,
+        unique: input.unique.clone(),
+    })
+}
+
+/// Reads what was submitted with a task.
+///
+/// # Errors
+/// When it is damaged or of a format not known here.
+pub fn read_input(head: &[u8], params: &str) -> Result<Input, StoreError> {
+    let head = read::<InputHead, InputHeadBefore, InputHead>(head, "the input of a task")?;
+    Ok(Input {
+        params: Json::from_stored(params),
+        labels: head.labels.into_iter().collect(),
+        priority: head.priority,
+        at: head.at,
+        deadline: head.deadline,
+        parent: head.parent,
+        rerun_of: head.rerun_of,
+        unique: head.unique,
+        by: head.by,
+        traceparent: head.traceparent,
+        created_at: head.created_at,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::ser::{Error as _, Serializer};
+
+    use super::*;
+
+    struct Unwritable;
+
+    impl Serialize for Unwritable {
+        fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(S::Error::custom("no"))
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be written")]
+    fn what_cannot_be_written_is_not_stored_as_nothing() {
+        write(&Unwritable);
+    }
+}
