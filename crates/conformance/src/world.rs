@@ -8,14 +8,13 @@ use windlass_core::{
 };
 use windlass_store::{
     AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Due, Envelope, Leave, Loaded, Now, Outcome,
-    PollState, SessionId, SessionRenewal, Store, StoreError, StoredFlow, TaskChange, WorkerState,
+    PollState, SessionId, SessionRenewal, Store, StoreError, StoredFlow, TaskChange, TaskIds, WorkerState,
 };
 
 use crate::{
     Bench,
     history::{accept, decide, input, name},
 };
-use windlass_store::TaskIds;
 
 /// The lease of the suite's sessions.
 pub(crate) const LEASE: Millis = Millis::from_secs(30);

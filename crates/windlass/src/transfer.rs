@@ -11,13 +11,13 @@ use anyhow::{Context as _, bail, ensure};
 use windlass_store::{
     Archive, Clock as _, ImportStage,
     archive::{self, Totals},
+    resident::BodyPolicy,
 };
 
 use crate::{
     clock::SystemClock,
     wire::{self, StoreUrl},
 };
-use windlass_store::resident::BodyPolicy;
 
 /// Writes a consistent snapshot of a store that no server uses.
 pub(crate) async fn export(url: &StoreUrl, to: &mut (dyn Write + Send)) -> anyhow::Result<Totals> {

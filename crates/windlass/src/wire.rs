@@ -8,15 +8,13 @@ use windlass_engine::loops::StoreClock as _;
 use windlass_store::{
     Archive, Clock as _, Snapshot, Store,
     memory::MemorySink,
-    resident::{Resident, RowSink},
+    resident::{BodyPolicy, Resident, RestPolicy, RowSink},
 };
 use windlass_stores::{OpenError, connect};
 
 #[cfg(feature = "sqlite")]
 use crate::doctor::FileDiagnosis;
 use crate::{clock::SystemClock, doctor::Diagnosis, http};
-use windlass_store::resident::BodyPolicy;
-use windlass_store::resident::RestPolicy;
 
 /// The store of the tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]

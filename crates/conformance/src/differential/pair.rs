@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use windlass_core::{ActKey, Event, EventKind, TaskId};
-
-use crate::world::claim;
 use windlass_store::{
     Adoption, AttemptId, Change, ClaimRequest, Claimed, Due, Envelope, Loaded, Now, Outcome, Retention,
     SessionId, SessionRenewal, Store, StoreError, StoredAlarm, TaskQuery, Unannounced,
 };
+
+use crate::world::claim;
 
 /// Two stores. Answers are those of the first one, after a comparison with the second one.
 pub(super) struct Pair {

@@ -8,7 +8,10 @@ use std::{
 
 use futures_util::future::{Either, select};
 use windlass_core::{Command, Millis, Pause, Phase, TaskId, Wakeup};
-use windlass_store::{ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery, resident::RowSink as _};
+use windlass_store::{
+    ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery,
+    resident::{Room, RowSink as _},
+};
 
 use crate::world::claim;
 use crate::{
@@ -18,7 +21,6 @@ use crate::{
     history::line,
     world::{FIRST, claim_request, tasks_of},
 };
-use windlass_store::resident::Room;
 
 pub(crate) fn cases() -> Vec<GatedCase> {
     vec![

@@ -4,13 +4,9 @@ use std::sync::Arc;
 
 use windlass_core::{Effect, Event, TaskId};
 
-use crate::deciding::batch::Place;
-use crate::deciding::inbox::Reply;
-use windlass_store::AttemptId;
-use windlass_store::Loaded;
-use windlass_store::LogLine;
-use windlass_store::SessionId;
-use windlass_store::TaskChange;
+use windlass_store::{AttemptId, Loaded, LogLine, SessionId, TaskChange};
+
+use crate::deciding::{batch::Place, inbox::Reply};
 
 /// An item that waits for the outcome of a change: it is part of the change, or was decided on its result.
 pub(super) struct Pending {

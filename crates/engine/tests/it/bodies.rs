@@ -1,4 +1,4 @@
-//! A server that keeps no parameters and results in memory: it reads few tasks at once, and everything is done all the same.
+//! A server that keeps no parameters and results in memory: it reads few tasks at once, and all of them are done.
 
 use std::{collections::BTreeSet, pin::pin, sync::Arc, task::Poll};
 
@@ -170,7 +170,7 @@ fn what_is_read_for_a_poll_by_a_call_that_goes_away_reaches_the_poll() {
     let mut worker = world.worker(1);
     let mut waits = pin!(worker.open_poll(10_000));
     assert!(world.turn(waits.as_mut()).is_pending());
-    // Others have told the store of a later time than the call knows.
+    // The store has heard of a later time than the call knows.
     let now = world.now();
     let later = Now { wall: now.wall + Millis(50), mono: Millis(now.mono.0 + 50) };
     assert_eq!(block_on(store.due(later, 9)), Ok(Vec::new()));

@@ -10,7 +10,7 @@ use crate::port::TaskChange;
 /// An active task.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The task; where its body is away, without parameters and results.
+    /// The task; where its body is on disk only, without parameters and results.
     pub(super) task: Arc<Task>,
     pub(super) body: Body,
     /// What of it stands in queues and among due times.
@@ -25,7 +25,7 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(task: Arc<Task>, handed_out: BTreeSet<ActKey>) -> Self {
-        let body = Body::Here(task.payload_bytes());
+        let body = Body::here(task.payload_bytes());
         Self { task, body, published: Vec::new(), under_way: 0, handed_out, rests_on_disk: false }
     }
 

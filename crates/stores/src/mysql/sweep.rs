@@ -1,7 +1,6 @@
 //! Deletes what is kept too long: rows are looked for first, and deleted by their keys.
 
-use windlass_core::TaskId;
-use windlass_core::is_adhoc;
+use windlass_core::{TaskId, is_adhoc};
 use windlass_store::{Now, Retention};
 
 use super::{

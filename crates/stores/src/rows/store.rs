@@ -4,8 +4,9 @@ use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
-use windlass_core::is_adhoc;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
+use windlass_core::{
+    ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, is_adhoc,
+};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Enqueued,
     EnqueuedTasks, Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,

@@ -40,7 +40,7 @@ fn a_task_whose_body_is_not_in_memory_is_loaded_whole() {
     let store = open(&place, NONE);
     let mut story = fill(&store);
     let id = story.task.id;
-    assert_eq!(store.loads_at_once(), 16, "a body is away");
+    assert_eq!(store.loads_at_once(), 16, "a body is on disk only");
     let load = |store: &Resident| wait(store.load(&[id])).unwrap().pop().flatten().unwrap().task;
     assert_eq!(load(&store), story.task);
     assert!(!story.task.input.params.is_empty());

@@ -45,10 +45,17 @@ pub(super) struct Bodies {
 /// The body of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
-    /// It is in memory and has this size in bytes.
-    Here(usize),
+    /// It is in memory and has this size in bytes: in 32 bits, as there is one in each entry.
+    Here(u32),
     /// It is on disk only.
     Away,
+}
+
+impl Body {
+    /// A body in memory.
+    pub(super) fn here(bytes: usize) -> Self {
+        Self::Here(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
 }
 
 /// Room in memory for the bodies of tasks that are read. What finds none comes without its body.
@@ -105,14 +112,14 @@ impl Bodies {
 
     fn add(&mut self, body: Body) {
         match body {
-            Body::Here(bytes) => self.bytes += bytes as u64,
+            Body::Here(bytes) => self.bytes += u64::from(bytes),
             Body::Away => self.away += 1,
         }
     }
 
     fn subtract(&mut self, body: Body) {
         match body {
-            Body::Here(bytes) => self.bytes = self.bytes.saturating_sub(bytes as u64),
+            Body::Here(bytes) => self.bytes = self.bytes.saturating_sub(u64::from(bytes)),
             Body::Away => self.away = self.away.saturating_sub(1),
         }
     }
@@ -126,8 +133,8 @@ impl Entry {
     /// The body of the task after a change that was decided on all of it.
     pub(super) fn body_after(&self, change: &TaskChange) -> Body {
         let added = || change.results.iter().map(|(_, result)| result.as_str().len()).sum::<usize>();
-        Body::Here(match self.body {
-            Body::Here(bytes) => bytes + added(),
+        Body::here(match self.body {
+            Body::Here(bytes) => bytes as usize + added(),
             Body::Away => self.task.payload_bytes(),
         })
     }
@@ -185,7 +192,7 @@ impl Scheduler {
             return;
         }
         let Some(entry) = self.active.get(&id) else { return };
-        if matches!(entry.body, Body::Here(bytes) if bytes > self.bodies.policy.kept) {
+        if matches!(entry.body, Body::Here(bytes) if bytes as usize > self.bodies.policy.kept) {
             self.departures.add(id, entry.task.state.events, Leaves::Body);
         }
     }
