@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(
             config.to_toml().unwrap(),
             "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\nkeep_tasks = \"2160h\"\nkeep_logs = \"1m\"\n\
-             client_connections = 2048\nclient_body_mib = 64\n"
+             client_connections = 2048\nclient_body_mib = 64\nresident_mib = 256\n"
         );
         let retention = config.retention();
         assert_eq!((retention.tasks, retention.logs), (Millis(90 * 86_400_000), Millis(60_000)));
