@@ -119,7 +119,7 @@ async fn hand_out(store: &Resident) -> Result<(), Box<dyn Error>> {
     let (mut done, mut times) = (0, Vec::new());
     while done < RUN {
         let begun = Instant::now();
-        let claimed = claim(&*store, session, std::slice::from_ref(&claim_request), now).await?;
+        let claimed = claim(store, session, std::slice::from_ref(&claim_request), now).await?;
         if claimed.is_empty() {
             break;
         }

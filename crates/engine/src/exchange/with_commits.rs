@@ -31,9 +31,8 @@ pub(crate) struct TakenAlong<'e> {
 impl Engine {
     /// The additions to the next commit; `None` if another caller is handing out.
     pub(crate) fn take_along(&self) -> Option<TakenAlong<'_>> {
-        if self.store.cluster().is_none() {
-            return None;
-        }
+        // Only servers that share a store gain a round trip.
+        self.store.cluster()?;
         let turn = self.dispatching.try_take(&self.timers)?;
         let (mut hands, mut asks) = (Vec::new(), Vec::new());
         let (waiting, is_part) = self.simple_polls();

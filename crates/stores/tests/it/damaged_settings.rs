@@ -187,7 +187,7 @@ fn claimed(store: &Resident) -> usize {
     let (session, poll) = (SessionId(7), PollState::Unknown);
     let renewal = SessionRenewal { session, poll, lease, lease_unpolled: lease, worker: None };
     block_on(store.renew(vec![renewal], later)).unwrap();
-    block_on(claim(&*store, session, &claim_requests, later)).unwrap().len()
+    block_on(claim(store, session, &claim_requests, later)).unwrap().len()
 }
 
 #[test]

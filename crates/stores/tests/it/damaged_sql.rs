@@ -197,7 +197,7 @@ fn claimed(store: &dyn Store) -> Vec<AttemptId> {
     let (lease, poll) = (Millis(60_000), PollState::Unknown);
     let renewal = SessionRenewal { session: SESSION, poll, lease, lease_unpolled: lease, worker: None };
     block_on(store.renew(vec![renewal], later)).unwrap();
-    let claimed = block_on(claim(&*store, SESSION, &claim_requests, later)).unwrap();
+    let claimed = block_on(claim(store, SESSION, &claim_requests, later)).unwrap();
     claimed.into_iter().map(|claimed| claimed.id).collect()
 }
 

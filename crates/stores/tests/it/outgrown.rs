@@ -59,6 +59,6 @@ pub(crate) fn goes_on(store: &dyn Store) {
     // What was ready is handed out.
     renew(store);
     let claim_request = ClaimRequest { module: story::name("nobody"), commands: None, free: 10 };
-    let claimed = block_on(claim(&*store, SESSION, &[claim_request], LATER)).unwrap();
+    let claimed = block_on(claim(store, SESSION, &[claim_request], LATER)).unwrap();
     assert_eq!(claimed.iter().map(|claimed| claimed.id.task).collect::<Vec<_>>(), [holder]);
 }

@@ -129,7 +129,7 @@ fn call(store: &MySqlStore, flow: &Arc<Flow>, seed: u64, next: &AtomicU64, stop:
             }
             4..=5 => {
                 let free = u32::try_from(dice.below(5) + 1).unwrap();
-                let answer = perhaps_drop(&mut dice, claim(&*store, SESSION, &claim_request(free), NOW));
+                let answer = perhaps_drop(&mut dice, claim(store, SESSION, &claim_request(free), NOW));
                 has.extend(seen.note(answer).unwrap_or_default());
             }
             6 => {
