@@ -5,7 +5,7 @@
 //! - `mysql` (feature `mysql`): rows in a MySQL or MariaDB database, which any number of servers share.
 //! - `postgres` (feature `postgres`): rows in a PostgreSQL database, which any number of servers share.
 //!
-//! [`connect`] opens a database that servers share by its URL. Products never use one another. `windlass_store` has what a
+//! [`connect()`] opens a database that servers share by its URL. Products never use one another. `windlass_store` has what a
 //! store promises, and `windlass-conformance` the suite that shows it.
 
 mod connect;

@@ -4,9 +4,9 @@
 //! [`Change`] is on disk as a whole or not at all, and each has an outcome of its own: a conflict or a taken key never
 //! fails its neighbours. A store hands out nothing that is not on disk.
 //!
-//! The port has four parts: [`Store`] loads and commits, [`Claims`](super::Claims) hands attempts to sessions,
-//! [`Queries`](super::Queries) answers questions, and [`Members`](super::Members) knows the servers on the store. A store
-//! that several servers share also has a [`Cluster`](super::Cluster).
+//! The port has four parts: [`Store`] loads and commits, [`Claims`] hands attempts to sessions,
+//! [`Queries`] answers questions, and [`Members`] knows the servers on the store. A store
+//! that several servers share also has a [`Cluster`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
