@@ -404,7 +404,7 @@ fn what_would_not_be_kept_is_refused() {
         read.map_or_else(|error| error.message, |flow| format!("taken: {:?}", flow.params))
     };
     for (params, format, part) in [
-        (r#"{1: a, "1": b}"#, Format::Yaml, "the key \"1\" is there twice"),
+        (r#"{1: a, "1": b}"#, Format::Yaml, "duplicate key \"1\""),
         ("{a: 123456789012345678901}", Format::Yaml, "must fit into 64 bits"),
         ("{a: &x -123456789012345678901, b: *x}", Format::Yaml, "must fit into 64 bits"),
         ("{zip: 012}", Format::Yaml, "begins with 0"),
