@@ -120,7 +120,7 @@ mod tests {
         };
         assert_eq!(said(&flow("f0", &["f1"]), &chain(CHAIN_MAX - 1)), None);
         let (step, message) = said(&flow("f0", &["f1"]), &chain(CHAIN_MAX)).unwrap();
-        assert!(step == 1 && message.contains("more than 8 deep: f0 → f1 →"), "{message}");
+        assert!(step == 1 && message.contains("nested too deeply: f0 → f1 →"), "{message}");
         // The check also ends when other flows, applied concurrently, run one another for ever.
         let others = [flow("x", &["y"]), flow("y", &["x"])];
         assert!(said(&flow("f0", &["x"]), &others).is_some());

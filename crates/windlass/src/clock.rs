@@ -241,7 +241,7 @@ mod tests {
             clock.check(Timestamp(good), built).unwrap();
         }
         let refused = clock.check(Timestamp(57 * YEAR), built).unwrap_err().to_string();
-        assert!(refused.contains("says 2026-12-18") && refused.contains("(2023-12-19)"), "{refused}");
+        assert!(refused.contains("shows 2026-12-18") && refused.contains("(2023-12-19)"), "{refused}");
         SystemClock::new(Timestamp(56 * YEAR)).check(Timestamp(57 * YEAR), built).unwrap();
         assert!(clock.check(Timestamp(i64::MAX / 2), built).is_err());
     }

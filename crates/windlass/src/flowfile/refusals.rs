@@ -141,14 +141,14 @@ fn values_of_the_wrong_type_are_refused() {
     2:11: `retry_by` is "worker", and must be engine or module
     2:13: `on_failure` is "ignore", and must be rollback or hold
     2:8: `steps` is a map of keys, and must be a list of steps, each with `name` and `run`
-    2:9: a step is a map of keys, and this is a text
+    2:9: a step is a map of keys, and this is a string
     2:9: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
     2:9: a step needs `name`: a name that no other step has
     1:1: a flow needs `steps`: list its steps, as in `steps: [{name: init, run: mysql.init}]`
     1:1: a flow needs `steps`: list its steps, as in `steps: [{name: init, run: mysql.init}]`
     1:1: the flow has no name: begin with `flow: NAME`
     1:1: a flow is a map of keys, and this is a list
-    1:1: a flow is a map of keys, and this is a text
+    1:1: a flow is a map of keys, and this is a string
     "#);
 }
 
@@ -252,7 +252,7 @@ fn every_format_says_where() {
     1:7: cannot read this YAML: while scanning a plain scalar, found a tab
     2:8: this alias names an unknown anchor
     1:15: cannot read this YAML: unsupported tag `!custom`
-    1:8: a classic step is a map of keys, and this is a text
+    1:8: a classic step is a map of keys, and this is a string
     "#);
     insta::assert_snapshot!(refusals(Format::Toml, [
         "",

@@ -285,7 +285,7 @@ steps: [{name: drop, run: mysql.drop_instance}]
         assert_snapshot!(findings(&files), @r#"
         DIR/unknown.yaml:8:5: error: unknown key "timeuot" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
         DIR/negative.yaml:8:14: error: `timeout`: "-30m" is negative: a duration is 0 or more
-        DIR/flow.txt: error: cannot tell the format of DIR/flow.txt: name it .yaml, .json or .toml
+        DIR/flow.txt: error: unknown format of DIR/flow.txt: use the extension .yaml, .json or .toml
         "#);
         let missing = read_flows(Path::new("no/such.yaml"), &[]);
         assert!(line(&missing[0], Style::PLAIN).starts_with("no/such.yaml: error: cannot read it: "));
