@@ -149,14 +149,19 @@ impl Server {
         running.spawn("reports damaged rows", loops::report_damage(reporter, clock.clone(), |_| ()));
         let importer = EnqueueImporter::new(engine.clone(), Arc::new(http::EnqueuedReader(app.clone())));
         running.spawn("accepts enqueued tasks", loops::import_enqueued(importer, clock.clone(), |_| ()));
-        let ended = tokio::select! {
-            served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
-            error = running.ended() => Err(error),
-            error = loops::heartbeat(&membership, &*clock) => {
-                Err(anyhow::Error::from(error).context("this server must stop"))
-            }
+        let mut heartbeat = Box::pin(loops::heartbeat(&membership, &*clock));
+        let (ended, outgrown) = tokio::select! {
+            served = http::serve(listener, app, shutdown) => (served.context("the HTTP server failed"), false),
+            error = running.ended() => (Err(error), false),
+            error = &mut heartbeat => (Err(anyhow::Error::from(error).context("this server must stop")), true),
         };
-        publishers.end().await;
+        // Publishers may wait for a broker; the services of this server are its own until they have ended.
+        let mut publishers = Box::pin(publishers.end());
+        tokio::select! {
+            () = &mut publishers => {}
+            _ = &mut heartbeat, if !outgrown => publishers.await,
+        }
+        drop(heartbeat);
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {

@@ -40,6 +40,8 @@ pub(crate) struct Supervisor {
 #[derive(Debug)]
 struct Process {
     name: String,
+    /// The process id, which is that of its group. The child forgets it once its end was seen.
+    group: Option<u32>,
     child: Child,
     /// The file for its standard error; none if that is inherited.
     log: Option<PathBuf>,
@@ -68,9 +70,9 @@ impl Supervisor {
         log: Option<PathBuf>,
     ) -> anyhow::Result<u32> {
         let child = self.spawn(name, command, log.as_deref())?;
-        let pid = child.id().unwrap_or_default();
-        self.running.push(Process { name: name.to_owned(), child, log, _output: None });
-        Ok(pid)
+        let group = child.id();
+        self.running.push(Process { name: name.to_owned(), group, child, log, _output: None });
+        Ok(group.unwrap_or_default())
     }
 
     /// Starts a server, and returns its address once it is ready.
@@ -97,9 +99,11 @@ impl Supervisor {
         };
         let address = time::timeout(START_TIMEOUT, ready).await.unwrap_or_else(|_| {
             bail!("{name} is not ready after {START_TIMEOUT:?}{}", end_of(log.as_deref()))
-        })?;
-        self.running.push(Process { name: name.to_owned(), child, log, _output: Some(lines) });
-        Ok(address)
+        });
+        // Also where it is not ready: it is ended with the others.
+        let group = child.id();
+        self.running.push(Process { name: name.to_owned(), group, child, log, _output: Some(lines) });
+        address
     }
 
     /// The ids of the processes whose names start with `prefix`.
@@ -126,9 +130,8 @@ impl Supervisor {
         let index = self.running.iter().position(|process| process.name == name);
         let index = index.with_context(|| format!("there is no process {name}"))?;
         let mut process = self.running.swap_remove(index);
-        let group = process.child.id();
         process.child.kill().await.with_context(|| format!("cannot kill {name}"))?;
-        self.guard.forget(group);
+        self.guard.forget(process.group);
         Ok(())
     }
 
@@ -137,8 +140,7 @@ impl Supervisor {
     pub(crate) async fn end(&mut self) -> Vec<(String, Option<ExitStatus>)> {
         let mut ends = Vec::new();
         while let Some(mut process) = self.running.pop() {
-            let group = process.child.id();
-            if let Some(pid) = group.and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
+            if let Some(pid) = process.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
                 // It may have ended by itself just now.
                 let _ = rustix::process::kill_process(pid, Signal::TERM);
             }
@@ -146,7 +148,7 @@ impl Supervisor {
                 Ok(status) => status.ok(),
                 Err(_) => process.child.kill().await.err().and(None),
             };
-            self.guard.forget(group);
+            self.guard.forget(process.group);
             ends.push((process.name, status));
         }
         self.guard.end();

@@ -108,7 +108,7 @@ impl Batch {
         known.retain(|id, _| ids.binary_search(id).is_err());
         // The oldest item is decided, however little memory is to hold.
         for (index, id) in first.into_iter().flatten().flatten().enumerate() {
-            if let Some(place) = ids.iter().position(|other| *other == id) {
+            if let Some(place) = ids.iter().position(|other| *other == id).filter(|place| *place > index) {
                 ids.swap(index, place);
             }
         }

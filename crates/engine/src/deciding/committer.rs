@@ -161,7 +161,7 @@ impl Committer {
             self.engine.announcing.stir();
         }
         // A reply without a change is valid only if the state it was decided on is on disk now and was not lost.
-        let held = self.engine.store.generation() == generation;
+        let held = self.engine.store.cluster().is_some() || self.engine.store.generation() == generation;
         for (place, reply) in unchanging {
             if held && !matches!(reply, Reply::Conflict) {
                 replies[place.0][place.1] = Some(reply);

@@ -169,6 +169,9 @@ struct Waiting {
 /// less if they wait for that batch and go together: a transaction costs the database as much as about twenty tasks.
 const ITEMS_MANY: usize = 128;
 
+/// How many items of an operation that was put back count in the size of a batch.
+const PUT_BACK_COUNTED_MAX: usize = 16;
+
 /// The maximum number of waiting items; beyond it submits are refused. Reports are never refused.
 pub(crate) const INBOX_ITEMS_MAX: usize = 50_000;
 
@@ -250,8 +253,11 @@ impl Inbox {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut taken, mut items) = (Vec::new(), 0);
         while let Some(operation) = waiting.operations.front() {
-            // Few items of an operation that was put back are decided: other operations need not wait for them.
-            items += if operation.settled.is_empty() { operation.items.len() } else { 0 };
+            // Few items of an operation that was put back are decided: other operations need not wait for all of them.
+            items += match operation.settled.is_empty() {
+                true => operation.items.len(),
+                false => operation.items.len().min(PUT_BACK_COUNTED_MAX),
+            };
             if items > items_max && !taken.is_empty() {
                 break;
             }

@@ -162,7 +162,7 @@ impl Engine {
         if let Some(progress) = &progress {
             self.progress.note(&id, progress.clone());
         }
-        let loaded = self.store.load(&[id.task]).await?.pop().flatten();
+        let loaded = self.store.load_heads(&[id.task]).await?.pop().flatten();
         let names_parked = self.sessions.lock().find(session).is_some_and(|local| local.parked.contains(&id));
         let status = match &loaded {
             None => ReportStatus::Unknown,

@@ -12,7 +12,7 @@ use windlass_core::{
 };
 
 use super::{Resident, scheduler::Scheduler, waking::Reading};
-use crate::port::{Change, Loaded, Outcome, Store as _, StoreError, TaskChange, UniqueKey};
+use crate::port::{Change, Loaded, Outcome, StoreError, TaskChange, UniqueKey};
 
 /// The newest tasks with the keys of some changes. What they are stays so until this is dropped, as far as they are
 /// not in memory, and nobody else takes one in.
@@ -45,7 +45,7 @@ impl Resident {
         let found = self.sink.unique_tasks(&keys).await?;
         let (keys, ids): (Vec<UniqueKey>, Vec<TaskId>) =
             keys.into_iter().zip(found).filter_map(|(key, id)| Some((key, id?))).unzip();
-        let loaded = self.load(&ids).await?;
+        let loaded = self.heads(&ids).await?;
         let tasks = keys.into_iter().zip(loaded).filter_map(|(key, loaded)| Some((key, loaded?))).collect();
         Ok(Firsts { tasks, staged, _only: Some(only), _reading: Some(reading) })
     }

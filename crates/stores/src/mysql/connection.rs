@@ -125,10 +125,12 @@ impl rows::Database for Database {
         let link = match idle {
             Some(link) => link,
             None => {
-                if self.connected.fetch_add(1, Ordering::Relaxed) > 0 && self.is_snapshot {
+                if self.is_snapshot && self.connected() > 0 {
                     return Err(Fault::Store(StoreError::Unavailable(SNAPSHOT_LOST.to_owned())));
                 }
-                self.connect().await?
+                let link = self.connect().await?;
+                self.connected.fetch_add(1, Ordering::Relaxed);
+                link
             }
         };
         Ok(Connection { link: Some(link), is_open: false, database: self.clone(), _permit: permit })

@@ -37,9 +37,9 @@ pub(super) fn lost(message: &str) -> Fault {
     fault(Kind::Lost, message.to_owned())
 }
 
-/// All connections were busy.
+/// All connections were busy. The caller decides whether to try again.
 pub(super) fn busy() -> Fault {
-    fault(Kind::Lost, "all connections to it were busy for too long".to_owned())
+    fault(Kind::Other, "all connections to it were busy for too long".to_owned())
 }
 
 fn fault(kind: Kind, message: String) -> Fault {

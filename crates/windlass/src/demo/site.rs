@@ -52,7 +52,8 @@ impl Site {
     /// Runs a client command to its end. Returns its output.
     pub(super) async fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let mut command = self.command(arguments);
-        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+        // A Ctrl-C is for the demo alone, which ends its processes in order.
+        let output = command.stdin(Stdio::null()).process_group(0).kill_on_drop(true).output().await;
         let output = output.context("cannot start a command")?;
         let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         if !output.status.success() {

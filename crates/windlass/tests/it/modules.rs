@@ -214,7 +214,10 @@ fn death_by_a_signal_has_its_code() {
     let run = Run::of(&Folder::sh("echo 'about to fall' >&2; kill -SEGV $$"));
     let failure = run.failure();
     assert_eq!((failure.code, failure.retryable), (128 + 11, true));
-    assert_eq!(failure.message, "the command was killed by signal 11 (SIGSEGV); its last line: about to fall");
+    assert_eq!(
+        failure.message,
+        "the command was killed by signal 11 (SIGSEGV); its last line: about to fall"
+    );
 }
 
 #[test]
@@ -244,7 +247,11 @@ fn endless_output_is_stopped() {
 fn a_result_above_the_limit_is_final() {
     let run = Run::of(&Folder::sh(r#"printf '{"a":"%0300000d"}' 1"#));
     let failure = run.failure();
-    assert!(failure.message.contains("300008 bytes on stdout: the limit of a result is 256 KiB"), "{}", failure.message);
+    assert!(
+        failure.message.contains("300008 bytes on stdout: the limit of a result is 256 KiB"),
+        "{}",
+        failure.message
+    );
     assert!(!failure.retryable);
 }
 
