@@ -1,7 +1,7 @@
 //! The engine: accepts tasks, lets the core decide, stores the results, hands out attempts and processes reports.
 //!
-//! It needs no runtime and spawns nothing. Its work is done by services, each a struct with `run_once`. The program
-//! owns the loops, threads and timers around them, and so does the simulator. Time is passed in as an argument. The
+//! It needs no runtime and spawns nothing. Its work is done by services, each a struct with `run_once`, in [`loops`]
+//! over a timer that the program or the simulator brings. Time is passed in as an argument. The
 //! engine keeps no task state of its own: that belongs to the store ([`windlass_store::Store`]).
 //!
 //! The path of a task through these folders:

@@ -3,10 +3,10 @@
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot};
 use windlass_core::Millis;
 use windlass_engine::{
-    Committer, Engine, loops,
+    Committer, Engine, EngineError, loops,
     services::{DamageReporter, EnqueueImporter, Janitor, Membership},
 };
 use windlass_store::{Clock, Retention, ServerId, ServerState};
@@ -123,6 +123,7 @@ impl Server {
     /// fails at once: the service manager restarts it, and everything that was answered is durable.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self { listener, engine, clock, membership, retention, clients, brokers } = self;
+        let membership = Arc::new(membership);
         let mut running = Loops::default();
         let app = Arc::new(http::App::new(engine.clone(), clock.clone(), clients));
         // Before the first commit, whose events may have to be published.
@@ -149,19 +150,14 @@ impl Server {
         running.spawn("reports damaged rows", loops::report_damage(reporter, clock.clone(), |_| ()));
         let importer = EnqueueImporter::new(engine.clone(), Arc::new(http::EnqueuedReader(app.clone())));
         running.spawn("accepts enqueued tasks", loops::import_enqueued(importer, clock.clone(), |_| ()));
-        let mut heartbeat = Box::pin(loops::heartbeat(&membership, &*clock));
-        let (ended, outgrown) = tokio::select! {
-            served = http::serve(listener, app, shutdown) => (served.context("the HTTP server failed"), false),
-            error = running.ended() => (Err(error), false),
-            error = &mut heartbeat => (Err(anyhow::Error::from(error).context("this server must stop")), true),
+        let (outgrown, is_outgrown) = oneshot::channel();
+        running.spawn("renews the membership", renew(membership.clone(), clock, outgrown));
+        let ended = tokio::select! {
+            served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
+            error = running.ended() => Err(error),
+            Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must stop")),
         };
-        // Publishers may wait for a broker; the services of this server are its own until they have ended.
-        let mut publishers = Box::pin(publishers.end());
-        tokio::select! {
-            () = &mut publishers => {}
-            _ = &mut heartbeat, if !outgrown => publishers.await,
-        }
-        drop(heartbeat);
+        publishers.end().await;
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {
@@ -169,6 +165,14 @@ impl Server {
         }
         ended
     }
+}
+
+/// Renews the membership until the store has a format that this version does not know; then sends that error.
+async fn renew(membership: Arc<Membership>, clock: Arc<SystemClock>, outgrown: oneshot::Sender<EngineError>) {
+    let error = loops::heartbeat(&membership, &*clock).await;
+    // Nobody receives it where the server ends already.
+    let _ = outgrown.send(error);
+    std::future::pending().await
 }
 
 /// A committer that evaluates long expressions on separate threads: everything else in this process,

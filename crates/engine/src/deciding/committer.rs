@@ -138,7 +138,7 @@ impl Committer {
         now: Now,
     ) -> Result<Left, StoreError> {
         let waiting = open.iter().map(|place| &operations[place.0].items[place.1]);
-        let generation = self.engine.store.generation();
+        let (generation, connected) = (self.engine.store.generation(), self.engine.task_cache.connected());
         let mut batch = Batch::load(&self.engine, waiting, basis, now).await?;
         batch.duplicates.extend(open.iter().filter_map(|place| match &replies[place.0][place.1] {
             Some(Reply::Repeats { task }) => Some((*place, *task)),
@@ -161,7 +161,7 @@ impl Committer {
             self.engine.announcing.stir();
         }
         // A reply without a change is valid only if the state it was decided on is on disk now and was not lost.
-        let held = self.engine.store.cluster().is_some() || self.engine.store.generation() == generation;
+        let held = self.engine.store.generation() == generation;
         for (place, reply) in unchanging {
             if held && !matches!(reply, Reply::Conflict) {
                 replies[place.0][place.1] = Some(reply);
@@ -208,7 +208,7 @@ impl Committer {
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {
                         Some(task) => {
-                            self.engine.task_cache.committed(&task.loaded, generation, now);
+                            self.engine.task_cache.committed(&task.loaded, connected, now);
                             self.committed(&task, now);
                             Reply::Task(task.loaded)
                         }

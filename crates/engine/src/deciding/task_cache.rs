@@ -13,7 +13,7 @@ use std::{
 };
 
 use windlass_core::{Act, ActKey, ActState, Attempt, Task, TaskId};
-use windlass_store::{Claim, Claimed, Leave, Loaded, Now, Store};
+use windlass_store::{Claim, Claimed, Cluster, Leave, Loaded, Now, Store};
 
 use crate::deciding::task_cache::made_ready::MadeReady;
 
@@ -33,8 +33,8 @@ pub(crate) struct TaskCache {
 
 struct Known {
     loaded: Loaded,
-    /// The store's generation before this was learned: since then the store may have gone back to an earlier state.
-    generation: u64,
+    /// The connection count before this was learned: after a new connection the database may be in an earlier state.
+    connected: u64,
 }
 
 impl TaskCache {
@@ -42,8 +42,13 @@ impl TaskCache {
         Self { store, tasks: Mutex::default(), made_ready: Mutex::default() }
     }
 
+    /// The connection count, to be passed to [`learn`](Self::learn) after a commit or read that begins now.
+    pub(crate) fn connected(&self) -> u64 {
+        self.store.cluster().map_or(0, Cluster::connected)
+    }
+
     /// Caches a committed or read task.
-    pub(crate) fn learn(&self, loaded: &Loaded, generation: u64) {
+    pub(crate) fn learn(&self, loaded: &Loaded, connected: u64) {
         if self.store.cluster().is_none() {
             return;
         }
@@ -57,16 +62,16 @@ impl TaskCache {
         if tasks.get(&id).is_some_and(|known| version(&known.loaded) > version(loaded)) {
             return;
         }
-        tasks.insert(id, Known { loaded: loaded.clone(), generation });
+        tasks.insert(id, Known { loaded: loaded.clone(), connected });
         if tasks.len() > TASKS_MAX {
             tasks.pop_first();
         }
     }
 
     /// Caches a task that this server committed, decided at `now`.
-    pub(crate) fn committed(&self, loaded: &Loaded, generation: u64, now: Now) {
+    pub(crate) fn committed(&self, loaded: &Loaded, connected: u64, now: Now) {
         if self.store.cluster().is_some() {
-            self.learn(loaded, generation);
+            self.learn(loaded, connected);
             if has_unclaimed(loaded) {
                 self.made_ready().note(loaded.task.id, now);
             }
@@ -85,10 +90,7 @@ impl TaskCache {
         let known = tasks.get_mut(&claimed.id.task)?;
         let id = &claimed.id;
         let act = known.loaded.task.act(id.key)?;
-        if known.generation != self.store.generation()
-            || act.state != ActState::Ready
-            || act.attempt != id.attempt
-        {
+        if known.connected != self.connected() || act.state != ActState::Ready || act.attempt != id.attempt {
             return None;
         }
         let (key, attempt, number) = (id.key, id.attempt, id.claim);
@@ -105,7 +107,7 @@ impl TaskCache {
         let known = tasks.get(&task)?;
         let has =
             |held: &Claim| (held.key, held.attempt, held.number) == (attempt.key, attempt.number, claim);
-        let is_theirs = known.generation == self.store.generation() && known.loaded.claims.iter().any(has);
+        let is_theirs = known.connected == self.connected() && known.loaded.claims.iter().any(has);
         is_theirs.then(|| known.loaded.clone())
     }
 

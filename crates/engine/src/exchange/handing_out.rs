@@ -109,9 +109,9 @@ impl Engine {
             }
         }
         if !unknown.is_empty() {
-            let generation = self.store.generation();
+            let connected = self.task_cache.connected();
             let read = self.tasks_of(&unknown).await?;
-            read.values().for_each(|loaded| self.task_cache.learn(loaded, generation));
+            read.values().for_each(|loaded| self.task_cache.learn(loaded, connected));
             tasks.extend(read);
         }
         Ok(tasks)

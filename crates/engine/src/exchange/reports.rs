@@ -3,7 +3,7 @@
 use windlass_core::{ActState, Attempt, Command, Outcome, Rejection, Report};
 use windlass_store::{AttemptId, Change, Loaded, Now, SessionId};
 
-use super::{ReportAnswer, ReportStatus, Said, WorkerReport, logs::KeptLines};
+use super::{ReportAnswer, ReportStatus, Said, Tokens, WorkerReport, logs::KeptLines};
 use crate::{
     Engine, EngineError, Notice, Progress,
     deciding::inbox::{Item, Reply},
@@ -106,17 +106,18 @@ impl Engine {
         now: Now,
     ) -> Result<(), EngineError> {
         let goes_on = |report: &&WorkerReport| matches!(report.said, Ok(Said::Running(_)));
-        let going_on = reports.iter().filter(goes_on);
-        let mut unknown: Vec<AttemptId> =
-            going_on.filter_map(|report| self.tokens.read(&report.token)).collect();
-        if unknown.is_empty() {
+        let running: Vec<&WorkerReport> = reports.iter().filter(goes_on).collect();
+        if running.is_empty() {
             return Ok(());
         }
-        {
+        let unknown: Vec<&str> = {
             let mut sessions = self.sessions.lock();
-            let local = sessions.get(session);
-            unknown.retain(|id| !local.given.contains_key(id));
-        }
+            let given = &sessions.get(session).given;
+            let is_given = |token: &str| Tokens::name(token).is_some_and(|id| given.contains_key(&id));
+            running.iter().map(|report| report.token.as_str()).filter(|token| !is_given(token)).collect()
+        };
+        // Anybody can write a name; only the seal shows that the attempt was given to the session.
+        let unknown = unknown.into_iter().filter_map(|token| self.tokens.read(token)).collect();
         self.adopt(session, unknown, false, now).await
     }
 

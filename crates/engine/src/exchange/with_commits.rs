@@ -90,11 +90,11 @@ impl TakenAlong<'_> {
                 _ => None,
             }));
         }
-        let generation = self.engine.store.generation();
+        let connected = self.engine.task_cache.connected();
         let committed = self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await;
         let claimed = committed.as_ref().map_or(&[][..], |(_, claimed)| claimed);
         // After an error or a reconnection the claims may or may not have happened.
-        if self.engine.store.generation() != generation || committed.is_err() {
+        if self.engine.task_cache.connected() != connected || committed.is_err() {
             for (place, hand) in self.hands.iter().enumerate() {
                 if claimed.get(place).is_none_or(Option::is_none) {
                     hand.note_unanswered(now);

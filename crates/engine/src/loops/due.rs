@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_core::Millis;
 
-use super::{Timer, pause_until, wait_at_most};
+use super::{Timer, wait_until_due};
 use crate::{
     Engine,
     services::{ChangePoller, Dispatcher, LeaseKeeper, Messenger, Reclaimer, Timekeeper},
@@ -22,11 +22,8 @@ pub async fn keep_leases(engine: Arc<Engine>, timer: impl Timer) {
         if let Err(error) = &kept {
             tracing::warn!(%error, "leases could not be renewed in the store; trying again");
         }
-        let pause = pause_until(engine.next_poll_end(timer.now()), kept.is_err());
-        match kept {
-            Ok(_) => wait_at_most(&timer, pause, engine.polls_closed().wait()).await,
-            Err(_) => timer.sleep(pause).await,
-        }
+        let wake = engine.next_poll_end(timer.now());
+        wait_until_due(&timer, wake, kept.is_err(), engine.polls_closed().wait()).await;
     }
 }
 
@@ -50,11 +47,8 @@ pub async fn keep_time(engine: Arc<Engine>, timer: impl Timer) {
         for error in results.into_iter().filter_map(Result::err) {
             tracing::warn!(%error, "due work failed; trying again");
         }
-        let pause = pause_until(engine.next_wake(timer.now()), has_failed);
-        match has_failed {
-            true => timer.sleep(pause).await,
-            false => wait_at_most(&timer, pause, engine.timers().wait()).await,
-        }
+        let wake = engine.next_wake(timer.now());
+        wait_until_due(&timer, wake, has_failed, engine.timers().wait()).await;
     }
 }
 

@@ -50,6 +50,20 @@ fn pause_until(wake: Option<Millis>, has_failed: bool) -> Millis {
     }
 }
 
+/// Waits for the next due work or a signal; after a failed round for the longest pause, whatever is signalled.
+async fn wait_until_due(
+    timer: &impl Timer,
+    wake: Option<Millis>,
+    has_failed: bool,
+    signal: impl Future<Output = ()>,
+) {
+    let pause = pause_until(wake, has_failed);
+    match has_failed {
+        true => timer.sleep(pause).await,
+        false => wait_at_most(timer, pause, signal).await,
+    }
+}
+
 /// Waits for a signal, but not longer than `pause`.
 async fn wait_at_most(timer: &impl Timer, pause: Millis, signal: impl Future<Output = ()>) {
     // The signal first: if it is set already, it is consumed.

@@ -260,6 +260,10 @@ impl Cluster for Database {
         read!(self, async { Ok(Some(clock.now())) })
     }
 
+    fn connected(&self) -> u64 {
+        Cluster::connected(&self.rows)
+    }
+
     fn round_trips(&self) -> Option<u64> {
         None
     }

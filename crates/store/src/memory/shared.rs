@@ -389,6 +389,10 @@ impl Cluster for SharedStore {
         Ok(None)
     }
 
+    fn connected(&self) -> u64 {
+        0
+    }
+
     fn round_trips(&self) -> Option<u64> {
         None
     }

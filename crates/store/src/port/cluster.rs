@@ -40,6 +40,10 @@ pub trait Cluster: Send + Sync {
     /// The store's clock, by which all servers go; nothing where they have one clock anyway.
     async fn time(&self) -> Result<Option<Timestamp>, StoreError>;
 
+    /// Grows with each new connection. Another server of the database may have taken its place, which may lack changes that
+    /// were confirmed before.
+    fn connected(&self) -> u64;
+
     /// How often something was sent to a server of the store and waited for; nothing where there is no such server.
     fn round_trips(&self) -> Option<u64>;
 }

@@ -31,8 +31,8 @@ pub trait Store: Claims + Queries + Members {
     /// The tasks that this store has met and could not read.
     fn quarantine(&self) -> &Quarantine;
 
-    /// Grows when values that were read or confirmed before may be void: the store lost writes that were not on disk and
-    /// went back, or it was connected again and another server may have taken its place.
+    /// Grows when values that were read before may be void: the store lost writes that were not on disk and went back. A
+    /// store that returns only what is on disk has one generation for ever.
     fn generation(&self) -> u64 {
         0
     }

@@ -137,10 +137,6 @@ impl<D: Dialect> Store for RowStore<D> {
         self.inner.damaged()
     }
 
-    fn generation(&self) -> u64 {
-        self.inner.database.connected()
-    }
-
     fn enqueued(&self) -> Option<&dyn EnqueuedTasks> {
         Some(self)
     }
@@ -364,6 +360,10 @@ impl<D: Dialect> Members for RowStore<D> {
 
 #[async_trait]
 impl<D: Dialect> Cluster for RowStore<D> {
+    fn connected(&self) -> u64 {
+        self.inner.database.connected()
+    }
+
     fn round_trips(&self) -> Option<u64> {
         Some(self.inner.database.trips())
     }
