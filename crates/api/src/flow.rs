@@ -33,6 +33,10 @@ pub struct FlowDocument {
     /// Which of its tasks are the same, so that a second one is not started beside the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueDocument>,
+    /// The exclusive queue of its tasks: at most one task of the queue is under way at any time, the others wait in
+    /// order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<LockDocument>,
     /// How long its ended tasks are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Span>,

@@ -44,8 +44,11 @@ pub struct LockWaiter {
 pub struct LockStep {
     /// Id of the task; empty while the lock is closed because its row in the store was damaged.
     pub task: String,
-    /// Name of the step; empty when its task is not there any more.
+    /// Name of the step; empty if the task as a whole has the lock, and when its task is not there any more.
     pub step: String,
+    /// Whether the task as a whole has the lock or waits for it, as its exclusive queue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
     /// Which of its members, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
@@ -64,6 +67,14 @@ pub struct ReleaseLock {
     pub reason: String,
 }
 
+/// Moves an exclusive queue past the task that has it.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SkipQueue {
+    /// The reason, for the history of the task that has the queue: 1 to 1000 characters.
+    pub reason: String,
+}
+
 /// A lock that was taken from its holder.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReleasedLock {
@@ -73,7 +84,7 @@ pub struct ReleasedLock {
     pub former: LockHolder,
 }
 
-/// A lock that an attempt has.
+/// A lock, or the exclusive queue of its task, that an attempt has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttemptLock {
     /// Its name.

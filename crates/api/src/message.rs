@@ -7,7 +7,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 
-use crate::{Direction, Payload};
+use crate::{AttemptLock, Direction, Payload};
 
 /// The header with the attempt's token, in step messages and result messages.
 pub const TOKEN_HEADER: &str = "windlass-token";
@@ -72,6 +72,9 @@ pub struct StepMessage {
     /// Of a rollback: why the task is rolled back. Flows of the classic catalogue do without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The exclusive queue that the task has while the step runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<AttemptLock>,
     /// Where the message with its parameters would be larger than the broker takes: the path under which the server
     /// gives the whole of it, `/v1/worker/attempts/TOKEN`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

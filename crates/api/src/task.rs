@@ -102,6 +102,9 @@ pub struct Task {
     /// Its flow has one task with the same value here at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<String>,
+    /// Its exclusive queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<TaskQueue>,
     /// In the answer to a submit or a rerun that started nothing: why it returns a task that exists already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub existing: Option<Existing>,
@@ -298,4 +301,28 @@ impl ResolveAction {
             Self::Rollback => "rollback",
         }
     }
+}
+
+/// The exclusive queue of a task.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct TaskQueue {
+    /// Its name.
+    pub queue: String,
+    /// Whether the task has it.
+    pub state: TaskQueueState,
+    /// The fencing token under which the task has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+}
+
+/// Whether a task has its exclusive queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskQueueState {
+    /// It has the queue.
+    Granted,
+    /// It waits for the queue: `GET /v1/tasks/{id}/why` shows its position and the holder.
+    Waiting,
+    /// It is not in the queue: it has not started, has ended, or the queue was moved past it.
+    Out,
 }

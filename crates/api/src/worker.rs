@@ -214,6 +214,9 @@ pub struct Attempt {
     /// The locks that the step has while it runs, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<AttemptLock>,
+    /// The exclusive queue that the task has while the step runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<AttemptLock>,
 }
 
 /// Do it or undo it.

@@ -85,6 +85,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         reported: Vec::new(),
         offered: Vec::new(),
         announces: false,
+        fence: None,
         events,
     };
     for event in &change.events {

@@ -54,6 +54,8 @@ pub enum AlarmKind {
     DamagedRow,
     /// The store lost changes that it had confirmed; concerns no task: [`TaskId::NONE`].
     StoreWentBack,
+    /// [`StuckKind::QueueBlocked`].
+    QueueBlocked,
 }
 
 impl From<StuckKind> for AlarmKind {
@@ -63,6 +65,7 @@ impl From<StuckKind> for AlarmKind {
             StuckKind::Poisoned => Self::Poisoned,
             StuckKind::RollbackFailed => Self::RollbackFailed,
             StuckKind::EngineFault => Self::EngineFault,
+            StuckKind::QueueBlocked => Self::QueueBlocked,
         }
     }
 }
@@ -82,6 +85,7 @@ impl AlarmKind {
             Self::ClockSetBack => "clock_set_back",
             Self::DamagedRow => "damaged_row",
             Self::StoreWentBack => "store_went_back",
+            Self::QueueBlocked => StuckKind::QueueBlocked.as_str(),
         }
     }
 }
@@ -95,6 +99,7 @@ impl StuckKind {
             Self::Poisoned => "poisoned",
             Self::RollbackFailed => "rollback_failed",
             Self::EngineFault => "engine_fault",
+            Self::QueueBlocked => "queue_blocked",
         }
     }
 }

@@ -31,10 +31,24 @@ pub type LockName = Name;
 pub struct LockOwner {
     /// The task.
     pub task: TaskId,
-    /// The execution.
+    /// The execution; [`ActKey::TASK`] if the task as a whole owns it as its exclusive queue.
     pub key: ActKey,
-    /// The number of the execution's request for its locks, from 1. Distinguishes current locks from earlier ones.
+    /// The number of the request, from 1. Distinguishes current locks from earlier ones.
     pub turn: u32,
+}
+
+impl LockOwner {
+    /// A task as a whole, which owns its exclusive queue or waits for it.
+    #[must_use]
+    pub const fn task(task: TaskId, turn: u32) -> Self {
+        Self { task, key: ActKey::TASK, turn }
+    }
+
+    /// Whether this is a task as a whole.
+    #[must_use]
+    pub fn is_task(&self) -> bool {
+        self.key == ActKey::TASK
+    }
 }
 
 /// A version above every version that a damaged row may have had. `known` are the readable versions, including the
@@ -67,9 +81,12 @@ pub struct LockHolder {
 pub struct LockWaiter {
     /// The execution.
     pub owner: LockOwner,
-    /// Since when it waits.
+    /// Since when it waits. Waiters are served in the order of this time.
     pub since: Timestamp,
 }
+
+/// The position of a waiter: since when it waits, and its place, which no other waiter has.
+type Position = (Timestamp, u64);
 
 /// A named resource. Cheap to clone, for any number of waiters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,8 +97,8 @@ pub struct Lock {
     pub version: u64,
     /// The holder.
     pub holder: Option<LockHolder>,
-    waiters: RedBlackTreeMapSync<u64, LockWaiter>,
-    places: RedBlackTreeMapSync<LockOwner, u64>,
+    waiters: RedBlackTreeMapSync<Position, LockWaiter>,
+    positions: RedBlackTreeMapSync<LockOwner, Position>,
 }
 
 /// A command to a lock.
@@ -103,6 +120,13 @@ pub enum LockCommand {
         reason: Box<str>,
         /// The operator.
         by: Option<Actor>,
+    },
+    /// A task requests it as its exclusive queue.
+    Join {
+        /// The task as a whole.
+        owner: LockOwner,
+        /// The time that determines its position; `None` = behind all waiters.
+        order: Option<Timestamp>,
     },
 }
 
@@ -136,11 +160,11 @@ impl Lock {
             version: floor,
             holder: None,
             waiters: RedBlackTreeMapSync::new_sync(),
-            places: RedBlackTreeMapSync::new_sync(),
+            positions: RedBlackTreeMapSync::new_sync(),
         }
     }
 
-    /// The waiters, first come first served.
+    /// The waiters, in the order in which they are served.
     pub fn waiters(&self) -> impl Iterator<Item = &LockWaiter> {
         self.waiters.values()
     }
@@ -154,8 +178,8 @@ impl Lock {
     /// The number of waiters before this one, if it waits.
     #[must_use]
     pub fn place(&self, owner: &LockOwner) -> Option<usize> {
-        let place = self.places.get(owner)?;
-        Some(self.waiters.range(..*place).count())
+        let position = self.positions.get(owner)?;
+        Some(self.waiters.range(..*position).count())
     }
 
     /// Whether it has neither a holder nor waiters.
@@ -164,10 +188,10 @@ impl Lock {
         self.holder.is_none() && self.waiters.is_empty()
     }
 
-    /// The place of the last waiter.
+    /// The highest place of a waiter. The cost grows with the number of waiters.
     #[must_use]
     pub fn last_place(&self) -> Option<u64> {
-        self.waiters.last().map(|(place, _)| *place)
+        self.waiters.keys().map(|(_, place)| *place).max()
     }
 
     /// Closes the lock: it is unknown which execution holds it. Its waiters keep waiting. The holder cannot release it:
@@ -191,14 +215,14 @@ impl Lock {
         let is_holder = self.holder.is_some_and(|holder| holder.owner == *owner);
         place <= self.version
             && !is_holder
-            && !self.waiters.contains_key(&place)
-            && !self.places.contains_key(owner)
+            && self.waiters.keys().all(|(_, taken)| *taken != place)
+            && !self.positions.contains_key(owner)
     }
 
     /// Adds a stored waiter.
     pub fn restore(&mut self, place: u64, waiter: LockWaiter) {
-        self.waiters.insert_mut(place, waiter);
-        self.places.insert_mut(waiter.owner, place);
+        self.waiters.insert_mut((waiter.since, place), waiter);
+        self.positions.insert_mut(waiter.owner, (waiter.since, place));
     }
 
     /// The result of `command` on the lock. `None`: nothing changes.
@@ -217,17 +241,19 @@ impl Lock {
             messages: Vec::new(),
         };
         match command {
-            LockCommand::Acquire { owner } => {
-                let has = self.holder.is_some_and(|holder| holder.owner == *owner);
-                if has || self.places.contains_key(owner) {
-                    return Ok(None);
-                }
-                next.join(LockWaiter { owner: *owner, since: now });
+            LockCommand::Acquire { owner } | LockCommand::Join { owner, .. } if self.has(owner) => {
+                return Ok(None);
+            }
+            LockCommand::Join { owner, order: Some(order) } if !is_planted(Bug::QueueOrderIgnored) => {
+                next.join(*owner, *order);
+            }
+            LockCommand::Acquire { owner } | LockCommand::Join { owner, .. } => {
+                next.join(*owner, self.behind_all(now));
             }
             LockCommand::Release { .. } if is_planted(Bug::LockNotReleased) => return Ok(None),
-            LockCommand::Release { owner } => match (self.holder, self.places.get(owner)) {
+            LockCommand::Release { owner } => match (self.holder, self.positions.get(owner)) {
                 (Some(holder), _) if holder.owner == *owner => next.lock.holder = None,
-                (_, Some(place)) => next.leave(*place),
+                (_, Some(position)) => next.leave(*position),
                 _ => return Ok(None),
             },
             LockCommand::Seize { reason, by } => {
@@ -242,36 +268,46 @@ impl Lock {
         }
         Ok(Some(next))
     }
+
+    /// Whether this owner holds the lock or waits for it.
+    fn has(&self, owner: &LockOwner) -> bool {
+        self.holder.is_some_and(|holder| holder.owner == *owner) || self.positions.contains_key(owner)
+    }
+
+    /// The time for a waiter that is served after all others: clocks of servers differ.
+    fn behind_all(&self, now: Timestamp) -> Timestamp {
+        self.waiters.last().map_or(now, |((since, _), _)| now.max(*since))
+    }
 }
 
 impl LockTransition {
-    fn join(&mut self, waiter: LockWaiter) {
-        let place = self.lock.version;
+    fn join(&mut self, owner: LockOwner, since: Timestamp) {
+        let (place, waiter) = (self.lock.version, LockWaiter { owner, since });
         self.lock.restore(place, waiter);
         self.joined = Some((place, waiter));
     }
 
-    fn leave(&mut self, place: u64) {
-        if let Some(waiter) = self.lock.waiters.get(&place).copied() {
-            self.lock.waiters.remove_mut(&place);
-            self.lock.places.remove_mut(&waiter.owner);
+    fn leave(&mut self, position: Position) {
+        if let Some(waiter) = self.lock.waiters.get(&position).copied() {
+            self.lock.waiters.remove_mut(&position);
+            self.lock.positions.remove_mut(&waiter.owner);
         }
         // A new waiter that gets the lock at once never waits.
         match self.joined {
-            Some((joined, _)) if joined == place => self.joined = None,
-            _ => self.left = Some(place),
+            Some((joined, _)) if joined == position.1 => self.joined = None,
+            _ => self.left = Some(position.1),
         }
     }
 
-    /// Grants a free lock to the longest waiter.
+    /// Grants a free lock to the first waiter.
     fn give(&mut self, now: Timestamp) {
         if self.lock.holder.is_some() && !is_planted(Bug::LockHeldTwice) {
             return;
         }
-        let Some((place, waiter)) = self.lock.waiters.first().map(|(place, waiter)| (*place, *waiter)) else {
+        let Some((position, waiter)) = self.lock.waiters.first().map(|(key, waiter)| (*key, *waiter)) else {
             return;
         };
-        self.leave(place);
+        self.leave(position);
         let (owner, name) = (waiter.owner, self.lock.name.clone());
         let fence = if is_planted(Bug::FenceReused) { 1 } else { self.lock.version + 1 };
         self.lock.holder = Some(LockHolder { owner, fence, since: now });
@@ -321,6 +357,27 @@ mod tests {
         assert!(second.0 == 2 && second.1 > first, "{second:?}");
         let third = granted(&tell(&mut lock, &LockCommand::Release { owner: owner(2) }, 7)).unwrap();
         assert!(third.0 == 4 && third.1 > second.1, "{third:?}");
+    }
+
+    #[test]
+    fn tasks_are_served_in_the_order_of_their_times() {
+        let mut lock = Lock::new(Name::new("orders").expect("a name"), 0);
+        let join = |task, order: Option<i64>| LockCommand::Join {
+            owner: LockOwner::task(TaskId(task), 1),
+            order: order.map(Timestamp),
+        };
+        let (first, _) = granted(&tell(&mut lock, &join(9, None), 100)).unwrap();
+        // The clock of the server that handles task 3 is behind.
+        for (task, order, now) in [(1, None, 110), (2, Some(90), 111), (3, None, 105), (4, Some(107), 112)] {
+            assert_eq!(tell(&mut lock, &join(task, order), now), []);
+        }
+        assert_eq!(tell(&mut lock, &join(3, None), 120), [], "it waits already");
+        let mut order = vec![first];
+        while let Some(holder) = lock.holder {
+            let release = LockCommand::Release { owner: holder.owner };
+            order.extend(granted(&tell(&mut lock, &release, 130)).map(|(task, _)| task));
+        }
+        assert_eq!(order, [9, 2, 4, 1, 3]);
     }
 
     #[test]

@@ -96,6 +96,14 @@ pub enum Bug {
     WorkersSaidMissing,
     /// Attempts in a paused queue are reported as in transit.
     QueuePauseNotTold,
+    /// A task starts without its exclusive queue.
+    QueueIgnored,
+    /// An operator moves an exclusive queue past a task that runs.
+    RunningHeadSkipped,
+    /// Changes of a task are committed although an operator took its exclusive queue away.
+    QueueFenceUnchecked,
+    /// The tasks of an exclusive queue are served in the order in which their requests arrive.
+    QueueOrderIgnored,
     /// The child task of a retry is the one that failed.
     ChildOfBefore,
     /// A cancelled child task does not report its end to its parent.
@@ -195,6 +203,10 @@ impl Bug {
         Self::UniqueOverlooked,
         Self::QueuePauseIgnored,
         Self::TurnsIgnored,
+        Self::QueueIgnored,
+        Self::RunningHeadSkipped,
+        Self::QueueFenceUnchecked,
+        Self::QueueOrderIgnored,
         Self::WrongHolderNamed,
         Self::WorkersSaidMissing,
         Self::QueuePauseNotTold,

@@ -69,6 +69,14 @@ pub enum EngineError {
         /// The unsuitable value of its key, or the error of the evaluation.
         message: String,
     },
+    /// The name of the exclusive queue of the submitted task could not be computed.
+    #[error("`exclusive` of the flow {flow}: {message}")]
+    NoQueueName {
+        /// The flow.
+        flow: Name,
+        /// The unsuitable value, or the error of the evaluation.
+        message: String,
+    },
     /// Another task has the unique key, and the flow requires a refusal in that case.
     #[error("task {task} of the flow {flow} exists and has the same unique key")]
     UniqueConflict {
@@ -115,6 +123,9 @@ pub enum EngineError {
     /// Each try conflicted with other changes: try again.
     #[error("others changed it at the same time")]
     Conflict,
+    /// No task has this exclusive queue.
+    #[error("no task has the exclusive queue {0}")]
+    NoQueueHolder(LockName),
     /// The lock has neither a holder nor waiters.
     #[error("lock {0} has neither a holder nor waiters")]
     UnknownLock(LockName),

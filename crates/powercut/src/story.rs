@@ -102,6 +102,7 @@ impl Story {
             reported: Vec::new(),
             offered: Vec::new(),
             announces: true,
+            fence: None,
         })))
     }
 }

@@ -1,6 +1,6 @@
 //! Locks.
 
-use windlass_api::{List, Lock, ReleaseLock, ReleasedLock};
+use windlass_api::{List, Lock, ReleaseLock, ReleasedLock, SkipQueue};
 
 use super::Client;
 use crate::Error;
@@ -28,5 +28,14 @@ impl Client {
     /// [`Error::Refused`] with status 404 if the lock has no holder.
     pub async fn release_lock(&self, name: &str, reason: &str) -> Result<ReleasedLock, Error> {
         self.post(&["v1", "locks", name, "release"], &ReleaseLock { reason: reason.to_owned() }).await
+    }
+
+    /// Moves an exclusive queue past the task that has it. Returns the queue.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with status 404 if no task has the queue, and with status 409 while an attempt of that task is
+    /// under way.
+    pub async fn skip_queue(&self, name: &str, reason: &str) -> Result<Lock, Error> {
+        self.post(&["v1", "queues", name, "skip"], &SkipQueue { reason: reason.to_owned() }).await
     }
 }

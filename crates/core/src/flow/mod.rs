@@ -40,6 +40,8 @@ pub struct Flow {
     pub deadline: Option<Millis>,
     /// Which of its tasks are duplicates, so that the second one is not started.
     pub unique: Option<Unique>,
+    /// The exclusive queue of its tasks: at most one task of the queue is under way at any time.
+    pub exclusive: Option<LockRef>,
     /// How long its ended tasks are kept; `None` = the server's retention.
     pub retention: Option<Millis>,
     /// The parameters of its rollbacks.
@@ -103,6 +105,7 @@ impl Flow {
             on_failure: OnFailure::Rollback,
             deadline: None,
             unique: None,
+            exclusive: None,
             retention: None,
             rollback_params: RollbackParams::Step,
             deaths_max: DEATHS_MAX,
@@ -234,7 +237,11 @@ impl Flow {
     /// All its expressions.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let unique = self.unique.iter().map(|unique| &unique.key);
-        unique.chain(self.steps.iter().flat_map(StepDefinition::expressions))
+        let exclusive = self.exclusive.iter().filter_map(|queue| match queue {
+            LockRef::Name(_) => None,
+            LockRef::Expression(expression) => Some(expression),
+        });
+        unique.chain(exclusive).chain(self.steps.iter().flat_map(StepDefinition::expressions))
     }
 
     /// The index of the step with this name.

@@ -1,12 +1,12 @@
 //! Starting attempts: for a worker once the locks are granted, as a child task, or as a wait for a signal.
 
 use crate::{
-    ActKey, Awaited, Doer, EventKind, Json, Pause,
+    ActKey, ActState, Awaited, Doer, EventKind, Json, Pause,
     planted::{Bug, is_planted},
     transition::draft::Draft,
 };
 
-use super::{child, fail, locks, signal};
+use super::{child, exclusive, fail, locks, signal};
 
 /// Starts an execution: evaluates the expressions on its parameters, then starts the first attempt.
 pub(super) fn enter(draft: &mut Draft<'_>, key: ActKey) {
@@ -40,15 +40,30 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
     }
 }
 
-/// Advances an attempt as far as possible: a pause parks it, and it needs all its locks before it is ready.
+/// Advances an attempt as far as possible: a pause parks it, and so does the wait for the exclusive queue of its task.
+/// It needs all its locks before it is ready.
 pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
-    if draft.task.state.pause == Pause::Held && !is_planted(Bug::BegunInPause) {
+    let is_paused = draft.task.state.pause == Pause::Held && !is_planted(Bug::BegunInPause);
+    if is_paused || !exclusive::admit(draft) {
         draft.emit(EventKind::ActParked { key, attempt });
     } else if locks::take(draft, key, attempt) {
         match draft.task.runs_flow(key.step) {
             Some(_) => child::begin(draft, key, attempt),
             None => draft.emit(EventKind::ActReady { key, attempt }),
         }
+    }
+}
+
+/// Advances all parked attempts.
+pub(super) fn go_on(draft: &mut Draft<'_>) {
+    let parked: Vec<(ActKey, u32)> = draft
+        .task
+        .open_acts()
+        .filter(|(_, act)| act.state == ActState::Parked)
+        .map(|(key, act)| (key, act.attempt))
+        .collect();
+    for (key, attempt) in parked {
+        go(draft, key, attempt);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A fault of the engine: the task is held in its current state, and an operator must look.
 
-use super::pause;
+use super::{exclusive, pause};
 use crate::{EventKind, Pause, Rejection, Stuck, StuckKind, transition::draft::Draft};
 
 /// Holds the task without changing anything else; `resume` continues it.
@@ -18,6 +18,7 @@ pub(super) fn hold(draft: &mut Draft<'_>, message: &str) -> Result<(), Rejection
     };
     if draft.task.state.pause == Pause::None {
         draft.emit(EventKind::TaskPaused { by: None });
+        exclusive::raise(draft);
         pause::park(draft);
     }
     draft.emit(EventKind::TaskStuck(stuck.clone()));

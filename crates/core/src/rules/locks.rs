@@ -20,6 +20,7 @@ pub(super) fn take(draft: &mut Draft<'_>, key: ActKey, attempt: u32) -> bool {
         return true;
     }
     match names(&draft.task, key, &draft.evaluation) {
+        Ok(locks) if locks.is_empty() => return true,
         Ok(locks) => {
             draft.emit(EventKind::ActAwaiting { key, attempt, awaited: Awaited::Lock, child: None, locks });
         }
@@ -43,12 +44,19 @@ fn names(task: &Task, key: ActKey, budget: &EvaluationBudget) -> Result<Vec<Lock
     let mut names = task.flow.steps[key.step].locks.iter().map(name).collect::<Result<Vec<_>, _>>()?;
     names.sort_unstable();
     names.dedup();
+    // The task has its exclusive queue already.
+    names.retain(|name| task.input.exclusive.as_ref() != Some(name));
     Ok(names)
 }
 
-/// Whether an execution waits for this lock. Once it does not, it never wants it again under the same owner.
+/// Whether an execution, or the task as a whole, waits for this lock. Once it does not, it never wants it again under
+/// the same owner.
 #[must_use]
 pub fn wants_lock(task: &Task, owner: &LockOwner, name: &LockName) -> bool {
+    if owner.is_task() {
+        let waits = task.waits_for_queue() && task.queue_owner() == Some(*owner);
+        return waits && task.input.exclusive.as_ref() == Some(name);
+    }
     let Some(act) = task.act(owner.key).filter(|_| task.id == owner.task) else { return false };
     act.turn() == owner.turn && act.wanted_lock().is_some_and(|lock| lock.name == *name)
 }

@@ -4,6 +4,7 @@ mod accept;
 mod attempts;
 mod cancel;
 mod child;
+mod exclusive;
 mod fail;
 mod hold;
 mod locks;
@@ -18,7 +19,7 @@ mod signal;
 mod turn_back;
 mod wake;
 
-use crate::{Command, Rejection, transition::draft::Draft};
+use crate::{ActKey, Command, Rejection, transition::draft::Draft};
 
 pub use fail::{DATA_CODE, DEADLINE_CODE, TIMEOUT_CODE};
 pub use locks::wants_lock;
@@ -46,7 +47,12 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
             signal::signal(draft, name, params.as_ref(), *keep, by.as_ref())?;
         }
         Command::Resolve { step, resolution, by } => resolve::resolve(draft, *step, resolution, by.as_ref())?,
+        Command::SkipQueue { reason, by } => exclusive::skip(draft, reason, by.as_ref())?,
+        Command::Granted { key: ActKey::TASK, turn, fence, .. } => exclusive::granted(draft, *turn, *fence)?,
         Command::Granted { key, turn, name, fence } => locks::granted(draft, *key, *turn, name, *fence)?,
+        Command::Seized { key: ActKey::TASK, fence, reason, by, .. } => {
+            exclusive::seized(draft, *fence, reason, by.as_ref())?;
+        }
         Command::Seized { key, name, fence, reason, by } => {
             locks::seized(draft, *key, name, *fence, reason, by.as_ref())?;
         }

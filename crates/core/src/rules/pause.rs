@@ -1,6 +1,6 @@
 //! An operator pauses a task between attempts.
 
-use super::report;
+use super::{exclusive, report};
 use crate::{
     ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, transition::draft::Draft, when_free,
 };
@@ -14,12 +14,13 @@ pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rej
         return Ok(());
     }
     draft.emit(EventKind::TaskPaused { by: by.cloned() });
+    exclusive::raise(draft);
     park(draft);
     Ok(())
 }
 
-/// Parks an attempt that was claimed when its task was paused, and that has no claim any more. That is not a failure:
-/// the same attempt is ready again on resume.
+/// Parks an attempt that was claimed when its task was paused or lost its exclusive queue, and that has no claim any
+/// more. That is not a failure: the same attempt is ready again later.
 pub(super) fn park_one(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     report::check_current(draft, attempt)?;
     let key = attempt.key;
@@ -27,6 +28,7 @@ pub(super) fn park_one(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
         return Err(Rejection::NothingDue);
     }
     draft.emit(EventKind::ActParked { key, attempt: attempt.number });
+    exclusive::join_again(draft);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! After every command: steps that can start are started, and a task with nothing left to do ends.
 
-use super::{attempts, fail, members, turn_back};
+use super::{attempts, exclusive, fail, members, turn_back};
 use crate::{
     ActKey, ActState, CHILD_RESULT_BYTES_MAX, Cause, Direction, Ending, EventKind, Failure, Millis,
     OnPartial, Phase, Role, Stuck, StuckKind, Task,
@@ -24,6 +24,9 @@ pub(super) fn proceed(draft: &mut Draft<'_>) {
 
 /// Starts steps whose predecessors are completed; when all are completed, the task has succeeded.
 fn forward(draft: &mut Draft<'_>) {
+    if !exclusive::may_go_on(draft) {
+        return;
+    }
     // A started step may end at once and let its successors start; each step starts once.
     loop {
         proceed_with_members(draft, Direction::Forward);
@@ -160,6 +163,7 @@ fn end(draft: &mut Draft<'_>, ending: Ending) {
     if draft.task.state.stuck.is_some() {
         draft.emit(EventKind::TaskUnstuck);
     }
+    exclusive::clear(draft, None);
     draft.emit(EventKind::TaskEnded(ending));
 }
 

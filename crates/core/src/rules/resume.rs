@@ -1,7 +1,7 @@
 //! An operator resumes a paused task.
 
-use super::attempts;
-use crate::{ActKey, ActState, Actor, EventKind, Pause, Rejection, StuckKind, transition::draft::Draft};
+use super::{attempts, exclusive};
+use crate::{Actor, EventKind, Pause, Rejection, StuckKind, transition::draft::Draft};
 
 /// Returns parked attempts to their queues, at their previous places. Also resumes a task that the engine held because
 /// of a fault.
@@ -12,17 +12,10 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
     if draft.task.state.pause == Pause::None {
         return Ok(());
     }
+    exclusive::clear(draft, by);
     draft.emit(EventKind::TaskResumed { by: by.cloned() });
     settle_fault(draft, by);
-    let parked: Vec<(ActKey, u32)> = draft
-        .task
-        .open_acts()
-        .filter(|(_, act)| act.state == ActState::Parked)
-        .map(|(key, act)| (key, act.attempt))
-        .collect();
-    for (key, attempt) in parked {
-        attempts::go(draft, key, attempt);
-    }
+    attempts::go_on(draft);
     Ok(())
 }
 

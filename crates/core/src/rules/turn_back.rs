@@ -1,5 +1,6 @@
 //! Starting the rollback of a task: no forward execution starts any more.
 
+use super::exclusive;
 use crate::{
     ActKey, ActState, Actor, Awaited, Cause, Direction, EventKind,
     planted::{Bug, is_planted},
@@ -14,6 +15,10 @@ pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
         Cause::Failure { .. } | Cause::Deadline | Cause::Parent | Cause::ResultTooLarge { .. } => None,
     };
     clear_alarms(draft, by.as_ref());
+    // These causes also end a pause.
+    if matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
+        exclusive::clear(draft, by.as_ref());
+    }
     draft.emit(EventKind::TaskRollingBack { cause });
     let withdrawn: Vec<EventKind> = draft
         .task

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ActKey, Actor, Json, Millis, TaskId, Timestamp};
+use crate::{ActKey, Actor, Json, LockName, Millis, TaskId, Timestamp};
 
 /// The input with which a task was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Input {
     pub rerun_of: Option<TaskId>,
     /// The unique key: tasks of a flow with the same value are duplicates.
     pub unique: Option<Box<str>>,
+    /// Its exclusive queue: at most one task of the queue is under way at any time.
+    pub exclusive: Option<LockName>,
     /// Who submitted it.
     pub by: Option<Actor>,
     /// W3C trace context of the submit.
@@ -46,6 +48,7 @@ impl Input {
             parent: None,
             rerun_of: None,
             unique: None,
+            exclusive: None,
             by: None,
             traceparent: None,
             created_at,

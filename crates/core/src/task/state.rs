@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
-    Act, ActKey, Actor, CHILD_RESULT_BYTES_MAX, Direction, Failure, Flow, Input, Members, Millis, Name, Role,
-    TaskId, Timestamp,
+    Act, ActKey, Actor, CHILD_RESULT_BYTES_MAX, Direction, Failure, Flow, Input, Members, Millis, Name,
+    QueuePlace, Role, TaskId, Timestamp,
 };
 
 /// One run of a flow.
@@ -41,6 +41,8 @@ pub struct State {
     pub ended_at: Option<Timestamp>,
     /// Signals that arrived before a step waited for them, in their order.
     pub signals: Vec<KeptSignal>,
+    /// Its place in its exclusive queue, if its input names one.
+    pub queue: QueuePlace,
     /// One per step of the flow, in its order. A transition shares the unchanged ones.
     #[serde(deserialize_with = "shared")]
     pub steps: Vec<Arc<Step>>,
@@ -125,6 +127,8 @@ pub enum StuckKind {
     RollbackFailed,
     /// A transition would have broken an invariant.
     EngineFault,
+    /// The task is paused and keeps its exclusive queue, so that no other task of the queue can start.
+    QueueBlocked,
 }
 
 /// Why a task rolls back.
@@ -199,6 +203,7 @@ impl Task {
             started_at: None,
             ended_at: None,
             signals: Vec::new(),
+            queue: QueuePlace::default(),
             steps,
         };
         Self { id, flow, input, state }

@@ -34,7 +34,9 @@ fn describe(task: &Task, kind: StuckKind, step: usize, message: &str) -> Stuck {
         StuckKind::RollbackFailed if on_error => format!("the step for errors, {name}, failed: {message}"),
         StuckKind::RollbackFailed => format!("the rollback of step {name} failed: {message}"),
         StuckKind::Poisoned => format!("step {name} is poisoned: {message}"),
-        StuckKind::Held | StuckKind::EngineFault => format!("step {name} failed and is held: {message}"),
+        StuckKind::Held | StuckKind::EngineFault | StuckKind::QueueBlocked => {
+            format!("step {name} failed and is held: {message}")
+        }
     };
     Stuck { kind, step: Some(step), message: message.into() }
 }

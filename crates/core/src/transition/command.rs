@@ -64,9 +64,16 @@ pub enum Command {
         /// The operator.
         by: Option<Actor>,
     },
+    /// An operator moves its exclusive queue past it.
+    SkipQueue {
+        /// The operator's reason.
+        reason: Box<str>,
+        /// The operator.
+        by: Option<Actor>,
+    },
     /// A lock was granted to an execution.
     Granted {
-        /// The execution.
+        /// The execution; [`ActKey::TASK`] for the exclusive queue of the task.
         key: ActKey,
         /// The number of the execution's request for its locks.
         turn: u32,
@@ -77,7 +84,7 @@ pub enum Command {
     },
     /// An operator took a lock from an execution.
     Seized {
-        /// The execution.
+        /// The execution; [`ActKey::TASK`] for the exclusive queue of the task.
         key: ActKey,
         /// The lock.
         name: LockName,

@@ -58,7 +58,7 @@ pub struct Ready {
 pub enum Free {
     /// It is handed out.
     HandOut,
-    /// Its task is paused and nothing new starts: it is parked until the resume.
+    /// Its task is paused or does not have its exclusive queue, and nothing new starts: it is parked.
     Park,
     /// It must stop, and no worker would ever report its end: it is given up.
     GiveUp,
@@ -199,7 +199,7 @@ fn ready(task: &Task, key: ActKey) -> Option<Ready> {
 pub fn when_free(task: &Task, key: ActKey) -> Free {
     if is_to_stop(task, key) {
         Free::GiveUp
-    } else if task.state.pause == Pause::Held && !is_planted(Bug::PauseIgnored) {
+    } else if task.state.pause == Pause::Held && !is_planted(Bug::PauseIgnored) || task.lacks_queue() {
         Free::Park
     } else {
         Free::HandOut
@@ -226,10 +226,15 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
         keys.extend([Wakeup::Start, Wakeup::Deadline]);
         keys.extend(after.open_acts().map(|(key, _)| Wakeup::Act(key)));
     }
-    if before.state.pause != after.state.pause {
-        // Claimed attempts stay with their workers, and attempts released during a pause are not handed out again.
+    if before.state.pause != after.state.pause || before.state.queue.state != after.state.queue.state {
+        // Claimed attempts stay with their workers, and attempts released during a pause or without the exclusive queue
+        // are not handed out again.
         let ready = after.open_acts().filter(|(_, act)| act.state == ActState::Ready);
         keys.extend(ready.map(|(key, _)| Wakeup::Act(key)));
+    }
+    if events.iter().any(|event| matches!(event.kind, EventKind::QueueLost { .. })) {
+        // Executions release their locks with the queue.
+        keys.extend(before.open_acts().map(|(key, _)| Wakeup::Act(key)));
     }
     keys.sort_unstable();
     keys.dedup();
@@ -250,8 +255,26 @@ pub(crate) fn effects(before: &Task, after: &Task, events: &[Event]) -> Vec<Effe
             effects.extend(lock_messages(before, after, key).into_iter().map(Effect::Send));
         }
     }
+    effects.extend(queue_messages(before, after).into_iter().map(Effect::Send));
     effects.extend(child::messages(before, after, events).into_iter().map(Effect::Send));
     effects
+}
+
+/// Messages to the lock that is the exclusive queue of the task: it leaves the queue, and joins it.
+fn queue_messages(before: &Task, after: &Task) -> Vec<Message> {
+    let Some(name) = &after.input.exclusive else { return Vec::new() };
+    let (was, is) = (before.queue_owner(), after.queue_owner());
+    let release = was.filter(|_| was != is).map(|owner| LockCommand::Release { owner });
+    let join = is.filter(|_| was != is).map(|owner| LockCommand::Join { owner, order: order(after) });
+    let to_lock = |command| Message::Lock { name: name.clone(), command };
+    release.into_iter().chain(join).map(to_lock).collect()
+}
+
+/// The time by which a task is ordered in its exclusive queue: its start time, else when it was accepted. A task that
+/// joins for the first time without a start time goes behind all others, whatever the clocks of the servers say.
+fn order(task: &Task) -> Option<Timestamp> {
+    let joins_again = task.state.queue.turn > 1;
+    task.input.at.or_else(|| joins_again.then_some(task.input.created_at))
 }
 
 /// Messages to locks about an execution: unwanted locks are released, and the next one is requested.

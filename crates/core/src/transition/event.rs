@@ -273,6 +273,22 @@ pub enum EventKind {
         /// Number of the reclaimed attempt.
         attempt: u32,
     },
+    /// The task joined its exclusive queue.
+    QueueJoined,
+    /// The task got its exclusive queue.
+    QueueGranted {
+        /// The fencing token.
+        fence: u64,
+    },
+    /// An operator moved the exclusive queue past the task.
+    QueueLost {
+        /// The fencing token under which it had the queue.
+        fence: u64,
+        /// The operator's reason.
+        reason: Box<str>,
+        /// The operator.
+        by: Option<Actor>,
+    },
 }
 
 /// An operator's decision about a step.
@@ -305,6 +321,9 @@ impl EventKind {
             | Self::AlarmCleared { .. }
             | Self::SignalKept { .. }
             | Self::UniqueOverridden { .. }
+            | Self::QueueJoined
+            | Self::QueueGranted { .. }
+            | Self::QueueLost { .. }
             | Self::StepAmended { .. } => None,
             Self::ActReady { key, .. }
             | Self::ActParked { key, .. }

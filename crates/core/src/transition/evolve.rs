@@ -2,7 +2,8 @@
 
 use crate::{
     Act, ActKey, ActState, Awaited, Cause, DEADLINE_CODE, Direction, Event, EventKind, Failure, HeldLock,
-    Json, KeptSignal, LockName, Members, Pause, Phase, ResolutionKind, Role, Task, Timestamp,
+    Json, KeptSignal, LockName, Members, Pause, Phase, QueuePlace, QueueState, ResolutionKind, Role, Task,
+    Timestamp,
     planted::{Bug, is_planted},
     rules::DEADLINE_PASSED,
 };
@@ -38,6 +39,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::TaskEnded(ending) => {
             task.state.phase = Phase::Ended(*ending);
             task.state.ended_at = Some(at);
+            task.state.queue.state = QueueState::Out;
         }
         EventKind::ActReady { key, attempt } => {
             let start_within = task.action(*key).and_then(|action| action.start_within);
@@ -175,6 +177,16 @@ pub fn evolve(task: &mut Task, event: &Event) {
             // The actual duration of the attempt is unknown, so the next one has a new deadline.
             (act.deadline_at, act.overdue) = (None, false);
         }),
+        EventKind::QueueJoined => {
+            let turn = task.state.queue.turn + 1;
+            task.state.queue = QueuePlace { turn, state: QueueState::Waiting };
+        }
+        EventKind::QueueGranted { fence } => task.state.queue.state = QueueState::Granted { fence: *fence },
+        EventKind::QueueLost { .. } => {
+            task.state.queue.state = QueueState::Out;
+            let open: Vec<ActKey> = task.open_acts().map(|(key, _)| key).collect();
+            open.into_iter().for_each(|key| change(task, key, forget_locks));
+        }
         EventKind::SignalKept { name, params, by } => {
             task.state.signals.push(KeptSignal { name: name.clone(), params: params.clone(), by: by.clone() })
         }

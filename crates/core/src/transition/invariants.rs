@@ -6,7 +6,7 @@ use crate::{
     Act, ActKey, ActState, Cause, Direction, Ending, Event, EventKind, OnPartial, Pause, Phase, Task,
 };
 
-const PARKED: &str = "only a paused task parks attempts";
+const PARKED: &str = "only a task that is paused or waits for its exclusive queue parks attempts";
 
 /// Checks the transition from `before` to `after` by `events`.
 ///
@@ -34,7 +34,7 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
 fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'static str> {
     for (was, is) in before.state.steps.iter().zip(&after.state.steps) {
         let parked = is.forward.state == ActState::Parked || is.undo.state == ActState::Parked;
-        if parked && after.state.pause == Pause::None {
+        if parked && !may_park(after) {
             return Err(PARKED);
         }
         // Shared steps are unchanged.
@@ -48,7 +48,7 @@ fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'sta
         let idle = Act::default();
         let (was, Some(is)) = (before.act(key).unwrap_or(&idle), after.act(key)) else { continue };
         check_act(was, is)?;
-        if is.state == ActState::Parked && after.state.pause == Pause::None {
+        if is.state == ActState::Parked && !may_park(after) {
             return Err(PARKED);
         }
         let settled = after.act(key.of_member(0)).is_some_and(|act| act.is_settled());
@@ -58,6 +58,10 @@ fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'sta
         }
     }
     Ok(())
+}
+
+fn may_park(task: &Task) -> bool {
+    task.state.pause == Pause::Held || task.waits_for_queue()
 }
 
 /// The only exception: a completed child task is rolled back with its parent.
@@ -141,8 +145,10 @@ fn check_phase(task: &Task, [forward_open, undo_open]: [bool; 2]) -> Result<(), 
     let steps = &task.state.steps;
     let undone = || steps.iter().all(|step| !step.touched || step.undo.is_satisfied());
     let open = forward_open || undo_open;
+    let awake = open || task.state.stuck.is_some() || task.waits_for_queue();
     match task.state.phase {
         Phase::Ended(_) if open => Err("an ended task has nothing in flight"),
+        Phase::Ended(_) if task.queue_owner().is_some() => Err("an ended task is not in its exclusive queue"),
         Phase::Ended(Ending::Succeeded) if !task.flow.plain_steps().all(|step| task.lets_pass(step)) => {
             Err("a task succeeds when all its steps are done")
         }
@@ -153,7 +159,7 @@ fn check_phase(task: &Task, [forward_open, undo_open]: [bool; 2]) -> Result<(), 
         Phase::Scheduled if open => Err("nothing of a scheduled task has begun"),
         Phase::Scheduled => Ok(()),
         Phase::Forward if undo_open => Err("no rollback runs in the forward phase"),
-        Phase::Forward | Phase::Backward if !open && task.state.stuck.is_none() => {
+        Phase::Forward | Phase::Backward if !awake => {
             Err("every unfinished task has something that will wake it")
         }
         Phase::Forward | Phase::Backward => Ok(()),

@@ -53,6 +53,15 @@ pub enum Rejection {
     /// The step is already being rolled back.
     #[error("step \"{0}\" is being rolled back already: use retry, skip or done")]
     AlreadyRollingBack(String),
+    /// The task does not have its exclusive queue.
+    #[error("the task does not have an exclusive queue")]
+    NotInQueue,
+    /// Something of the task is under way, so no other task of its exclusive queue may start.
+    #[error(
+        "the task has an attempt under way, and at most one task of an exclusive queue may be: pause the task and wait \
+         for the attempt, or cancel the task"
+    )]
+    UnderWay,
     /// The expressions of a new task take too long in total.
     #[error(
         "the expressions of the flow take more than {EVALUATION_STEPS_PER_TRANSITION_MAX} steps together with these \

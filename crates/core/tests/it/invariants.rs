@@ -78,7 +78,7 @@ fn what_is_done_stays_done() {
     );
     assert_eq!(
         broken("flow a\naccept", |task| task.state.step_mut(0).forward.state = ActState::Parked),
-        "only a paused task parks attempts"
+        "only a task that is paused or waits for its exclusive queue parks attempts"
     );
     assert_eq!(broken("flow a\naccept", |task| task.state.events += 1), "every event is counted once");
 }

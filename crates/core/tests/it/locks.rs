@@ -2,7 +2,7 @@
 
 use windlass_core::{
     ActKey, ActState, Action, Attempt, Awaited, Command, Expression, Failure, Flow, LockCommand, LockOwner,
-    LockRef, Message, Name, Outcome, Report, Retry, StepDefinition, TaskId, Timestamp,
+    LockRef, Name, Outcome, Report, Retry, StepDefinition, TaskId, Timestamp,
 };
 
 use crate::world::{World, anna, input};
@@ -40,34 +40,12 @@ fn stranger() -> LockOwner {
 
 fn acquire(world: &mut World, lock: &str) {
     world.tell_lock(&name(lock), &LockCommand::Acquire { owner: stranger() });
-    hear(world);
+    world.hear();
 }
 
 fn release(world: &mut World, lock: &str) {
     world.tell_lock(&name(lock), &LockCommand::Release { owner: stranger() });
-    hear(world);
-}
-
-/// Delivers what locks have said. A grant that the task does not want goes back, as the engine does it.
-fn hear(world: &mut World) {
-    while let Some(message) = world.said.pop_front() {
-        match message {
-            Message::Granted { owner, name, fence }
-                if windlass_core::wants_lock(&world.task, &owner, &name) =>
-            {
-                apply(world, &Command::Granted { key: owner.key, turn: owner.turn, name, fence });
-            }
-            Message::Granted { owner, .. } if owner == stranger() => {}
-            Message::Granted { owner, name, .. } => {
-                world.tell_lock(&name, &LockCommand::Release { owner });
-            }
-            Message::Seized { owner, name, fence, reason, by } if owner.task == world.task.id => {
-                // It may have given the lock back meanwhile.
-                let _ = world.apply(&Command::Seized { key: owner.key, name, fence, reason, by });
-            }
-            _ => {}
-        }
-    }
+    world.hear();
 }
 
 fn holder(world: &World, lock: &str) -> Option<TaskId> {
@@ -114,7 +92,7 @@ fn locks_are_asked_for_one_after_the_other_in_the_order_of_their_names() {
 #[test]
 fn they_are_held_through_retries_and_losses_and_given_back_with_the_result() {
     let mut world = begin(flow(&["a"]));
-    hear(&mut world);
+    world.hear();
     let fence = world.act(STEP).locks()[0].fence;
     report(&mut world, STEP, failure(true));
     assert!(matches!(state(&world, STEP), ActState::Delayed { .. }));
@@ -127,14 +105,14 @@ fn they_are_held_through_retries_and_losses_and_given_back_with_the_result() {
     apply(&mut world, &Command::Lose(attempt));
     assert_eq!((state(&world, STEP), world.act(STEP).locks()[0].fence), (ActState::Ready, fence));
     report(&mut world, STEP, Outcome::Succeeded(None));
-    hear(&mut world);
+    world.hear();
     assert_eq!(holder(&world, "a"), None);
 }
 
 #[test]
 fn an_undo_takes_them_anew() {
     let mut world = begin(flow(&["a"]));
-    hear(&mut world);
+    world.hear();
     report(&mut world, STEP, Outcome::Succeeded(None));
     acquire(&mut world, "a");
     report(&mut world, ActKey::forward(1), failure(false));
@@ -142,7 +120,7 @@ fn an_undo_takes_them_anew() {
     release(&mut world, "a");
     assert_eq!(state(&world, ActKey::rollback(0)), ActState::Ready);
     report(&mut world, ActKey::rollback(0), Outcome::Succeeded(None));
-    hear(&mut world);
+    world.hear();
     assert!(world.task.is_ended());
     assert_eq!(holder(&world, "a"), None);
 }
@@ -153,7 +131,7 @@ fn a_step_that_is_withdrawn_waits_no_more_and_a_lock_that_comes_too_late_goes_ba
     assert_eq!(world.said.len(), 1, "the lock is on its way");
     apply(&mut world, &Command::Cancel { by: anna() });
     assert!(world.task.is_ended(), "nothing was begun");
-    hear(&mut world);
+    world.hear();
     assert_eq!(holder(&world, "a"), None);
 
     let mut world = World::new(flow(&["a"]), input(None));
@@ -175,7 +153,7 @@ fn a_pause_asks_for_no_lock_and_a_lock_that_comes_in_a_pause_is_kept() {
     apply(&mut world, &Command::Resume { by: anna() });
     assert_eq!(state(&world, STEP), ActState::Awaiting(Awaited::Lock));
     apply(&mut world, &Command::Pause { by: anna() });
-    hear(&mut world);
+    world.hear();
     assert_eq!((state(&world, STEP), holder(&world, "a")), (ActState::Parked, MINE));
     apply(&mut world, &Command::Resume { by: anna() });
     assert_eq!(state(&world, STEP), ActState::Ready);
@@ -184,15 +162,15 @@ fn a_pause_asks_for_no_lock_and_a_lock_that_comes_in_a_pause_is_kept() {
 #[test]
 fn a_lock_that_a_person_took_is_asked_for_again_with_all_the_others_before_the_next_attempt() {
     let mut world = begin(flow(&["a", "b"]));
-    hear(&mut world);
+    world.hear();
     let before = world.act(STEP).locks()[0].fence;
     world.tell_lock(&name("a"), &LockCommand::Seize { reason: "its machine is gone".into(), by: anna() });
-    hear(&mut world);
+    world.hear();
     assert!(world.act(STEP).locks()[0].seized && state(&world, STEP) == ActState::Ready, "it goes on");
     acquire(&mut world, "a");
     let attempt = take(&mut world, STEP);
     apply(&mut world, &Command::Lose(attempt));
-    hear(&mut world);
+    world.hear();
     assert_eq!((holder(&world, "a"), holder(&world, "b")), (Some(TaskId(99)), None));
     release(&mut world, "a");
     assert_eq!((state(&world, STEP), holder(&world, "b")), (ActState::Ready, MINE));
@@ -204,9 +182,9 @@ fn a_lock_that_a_person_took_is_asked_for_again_with_all_the_others_before_the_n
 #[test]
 fn a_ready_step_that_asks_for_its_lock_again_is_rolled_back_when_its_task_is_cancelled() {
     let mut world = begin(flow(&["a"]));
-    hear(&mut world);
+    world.hear();
     world.tell_lock(&name("a"), &LockCommand::Seize { reason: "its machine is gone".into(), by: anna() });
-    hear(&mut world);
+    world.hear();
     acquire(&mut world, "a");
     apply(&mut world, &Command::Pause { by: anna() });
     assert_eq!(state(&world, STEP), ActState::Parked);
@@ -246,14 +224,14 @@ fn a_step_is_undone_under_the_lock_it_was_done_under() {
     let params = windlass_core::Json::parse(r#"{"disk":"7"}"#).unwrap();
     let mut world = World::new(flow, windlass_core::Input { params, ..input(None) });
     apply(&mut world, &Command::Accept { done: Vec::new(), overrides_unique: false, by: None });
-    hear(&mut world);
+    world.hear();
     let renamed = windlass_core::Json::parse(r#"{"disk":"8"}"#).unwrap();
     let attempt = Attempt { key: STEP, number: 1, started_at: Some(world.now) };
     let report = Report { attempt, outcome: Outcome::Succeeded(Some(renamed)) };
     apply(&mut world, &Command::Report(report));
-    hear(&mut world);
+    world.hear();
     apply(&mut world, &Command::Cancel { by: None });
-    hear(&mut world);
+    world.hear();
     let undo = world.act(ActKey::rollback(0));
     assert_eq!(undo.locks()[0].name, name("disk-7"));
 }

@@ -2,6 +2,7 @@
 
 mod alarm;
 mod evaluation;
+mod exclusive;
 mod explore;
 mod flow;
 mod invariants;

@@ -110,6 +110,7 @@ fn begin(story: &str) -> (World, Vec<String>) {
             "params" => flow.params = Some(rest.into()),
             "input" => input.params = Json::parse(rest).unwrap(),
             "priority" => input.priority = rest.parse().unwrap(),
+            "exclusive" => input.exclusive = Some(name(rest)),
             "at" => input.at = Some(START + span(rest)),
             "below" => {
                 let key = ActKey::forward(4);
@@ -472,6 +473,11 @@ impl Teller {
             EventKind::SignalReceived { key, name, by } => {
                 format!("{} got the signal {name}{}", self.act_name(*key), actor(by.as_ref()))
             }
+            EventKind::QueueJoined => "joined its queue".to_owned(),
+            EventKind::QueueGranted { fence } => format!("has its queue (fence {fence})"),
+            EventKind::QueueLost { fence, reason, by } => {
+                format!("lost its queue ({fence}){}: {reason}", actor(by.as_ref()))
+            }
             EventKind::UniqueOverridden { by } => format!("unique key overridden{}", actor(by.as_ref())),
             EventKind::StepAmended { step, before, after, by } => {
                 format!("{} amended: {before} to {after}{}", name(*step), actor(by.as_ref()))
@@ -504,6 +510,8 @@ impl Teller {
             Effect::Forget(key) => format!("forget {}", self.wakeup(*key)),
             Effect::Send(Message::Lock { name, command }) => match command {
                 LockCommand::Acquire { .. } => format!("acquire {name}"),
+                LockCommand::Join { order: None, .. } => format!("join {name}"),
+                LockCommand::Join { order: Some(order), .. } => format!("join {name} as of {}", time(*order)),
                 LockCommand::Release { .. } => format!("release {name}"),
                 LockCommand::Seize { .. } => format!("seize {name}"),
             },

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use windlass_core::{
     Act, ActKey, ActState, Actor, Alarm, AlarmId, AlarmKind, AlarmState, Attempt, Awaited, Command, Context,
     Direction, Doer, Effect, Event, EventKind, Failure, Flow, Free, Input, Json, Lock, LockCommand, LockName,
-    Message, Millis, Name, Outcome, Pause, Phase, Rejection, Report, Resolution, START_CODE, StuckKind, Task,
-    TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits,
+    LockOwner, Message, Millis, Name, Outcome, Pause, Phase, Rejection, Report, Resolution, START_CODE,
+    StuckKind, Task, TaskId, Timestamp, Transition, Waiting, Wakeup, apply, waits, wants_lock,
 };
 
 /// When every story begins.
@@ -63,6 +63,12 @@ pub(crate) enum Move {
     Hold,
     /// Somebody sends the signal of this step, to be kept if it comes too early.
     Signal(usize),
+    /// The next message of a lock arrives.
+    Hear,
+    /// A person moves the exclusive queue past the task.
+    SkipQueue,
+    /// A person takes the exclusive queue from the task, at the lock.
+    SeizeQueue,
 }
 
 pub(crate) fn input(at: Option<Timestamp>) -> Input {
@@ -143,6 +149,34 @@ impl World {
         }
     }
 
+    /// Delivers the next message of a lock, as the engine does it: a grant that the task does not want goes back.
+    fn hear_one(&mut self, message: Message) -> Option<Result<Transition, Rejection>> {
+        match message {
+            Message::Granted { owner, .. } if owner.task != self.task.id => None,
+            Message::Granted { owner, name, fence } if wants_lock(&self.task, &owner, &name) => {
+                Some(self.apply(&Command::Granted { key: owner.key, turn: owner.turn, name, fence }))
+            }
+            Message::Granted { owner, name, .. } => {
+                self.tell_lock(&name, &LockCommand::Release { owner });
+                None
+            }
+            // The task may have released the lock meanwhile.
+            Message::Seized { owner, name, fence, reason, by } if owner.task == self.task.id => {
+                self.apply(&Command::Seized { key: owner.key, name, fence, reason, by }).ok().map(Ok)
+            }
+            _ => None,
+        }
+    }
+
+    /// Delivers all messages of locks.
+    pub(crate) fn hear(&mut self) {
+        while let Some(message) = self.said.pop_front() {
+            if let Some(Err(rejection)) = self.hear_one(message) {
+                panic!("a wanted lock is refused: {rejection}");
+            }
+        }
+    }
+
     fn carry_out(&mut self, effect: &Effect) {
         match effect {
             Effect::Wait(waiting) => {
@@ -187,6 +221,9 @@ impl World {
             let current = act.attempt == *number && act.state == ActState::Ready;
             assert!(current, "{command:?} took {key:?} from its worker");
         }
+        let queue = self.task.input.exclusive.is_none() || self.task.queue_fence().is_some();
+        let began = transition.events.iter().find(|event| matches!(event.kind, EventKind::ActReady { .. }));
+        assert!(queue || began.is_none(), "nothing begins without the queue: {began:?}");
         if self.task.state.pause == Pause::Held {
             let began = |event: &&Event| matches!(event.kind, EventKind::ActReady { .. });
             assert_eq!(transition.events.iter().find(began), None, "nothing new begins in a pause");
@@ -228,11 +265,16 @@ impl World {
         let waiting: BTreeMap<Wakeup, Waiting> =
             waits(&self.task).into_iter().map(|waiting| (waiting.key, waiting)).collect();
         assert_eq!(self.waits, waiting, "the effects so far give what the task waits for");
-        if self.task.state.pause == Pause::Held {
+        if self.task.state.pause == Pause::Held || self.task.lacks_queue() {
             let handed_out =
                 |waiting: &&Waiting| waiting.ready.as_ref().is_some_and(|ready| ready.free == Free::HandOut);
-            assert_eq!(self.waits.values().find(handed_out), None, "nothing is handed out in a pause");
+            assert_eq!(self.waits.values().find(handed_out), None, "nothing is handed out now");
         }
+        let owner = self.task.queue_owner();
+        let queue = self.task.input.exclusive.as_ref().and_then(|queue| self.locks.get(queue));
+        let is_known =
+            |owner| queue.is_some_and(|queue| queue.place(&owner).is_some() || self.holds(queue, owner));
+        assert!(owner.is_none_or(is_known), "a task that is in its queue is known there");
         if self.task.is_ended() {
             assert_eq!(self.waits, BTreeMap::new(), "an ended task waits for nothing");
             assert_eq!(self.task.state.stuck, None, "an ended task is not stuck");
@@ -254,6 +296,12 @@ impl World {
             .collect();
         let troubles = self.troubles().into_iter().map(|(kind, step)| (kind.into(), step)).collect();
         assert_eq!(raised, troubles, "alarms are there for what waits for a person: {:#?}", self.task);
+    }
+
+    /// Whether the lock has this holder, or said a moment ago that a person took it away.
+    fn holds(&self, lock: &Lock, owner: LockOwner) -> bool {
+        let taken = |message: &Message| matches!(message, Message::Seized { owner: of, .. } if *of == owner);
+        lock.holder.is_some_and(|holder| holder.owner == owner) || self.said.iter().any(taken)
     }
 
     /// What is counted of members is what there is, a window of them is under way, and none once their step is
@@ -282,6 +330,9 @@ impl World {
         }
         if self.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
             troubles.insert((StuckKind::EngineFault, None));
+        }
+        if self.task.state.pause == Pause::Held && self.task.queue_fence().is_some() {
+            troubles.insert((StuckKind::QueueBlocked, None));
         }
         for (key, act) in self.task.step_acts().filter(|(_, act)| act.state == ActState::Failed) {
             let killed = |act: &Act| act.state == ActState::Failed && act.deaths >= self.task.flow.deaths_max;
@@ -360,6 +411,15 @@ impl World {
                 self.held.remove(&key);
                 return None;
             }
+            Move::Hear => {
+                let message = self.said.pop_front()?;
+                return self.hear_one(message);
+            }
+            Move::SeizeQueue => {
+                let queue = self.task.input.exclusive.clone()?;
+                self.tell_lock(&queue, &LockCommand::Seize { reason: "gone".into(), by: anna() });
+                return None;
+            }
             Move::Wake(key) => {
                 self.now = self.now.max(self.waits[&key].due_at.unwrap_or(self.now));
             }
@@ -374,7 +434,8 @@ impl World {
         let failure = |retryable| Outcome::Failed(Failure::new("boom", 2, retryable));
         let resolve = |step, resolution| Command::Resolve { step, resolution, by: anna() };
         Some(match next {
-            Move::Take(_) | Move::Decline(_) => return None,
+            Move::Take(_) | Move::Decline(_) | Move::Hear | Move::SeizeQueue => return None,
+            Move::SkipQueue => Command::SkipQueue { reason: "waits".into(), by: anna() },
             Move::Succeed(key) => self.report(key, Outcome::Succeeded(None)),
             Move::Fail(key) => self.report(key, failure(true)),
             Move::FailForGood(key) => self.report(key, failure(false)),
@@ -443,6 +504,16 @@ impl World {
         moves.extend(
             self.waits.values().filter(|waiting| waiting.due_at.is_some()).map(|w| Move::Wake(w.key)),
         );
+        if !self.said.is_empty() {
+            moves.push(Move::Hear);
+        }
+        if self.task.queue_fence().is_some() {
+            moves.push(Move::SkipQueue);
+        }
+        let queue = self.task.input.exclusive.as_ref().and_then(|queue| self.locks.get(queue));
+        if queue.is_some_and(|queue| queue.holder.is_some()) {
+            moves.push(Move::SeizeQueue);
+        }
         if !self.task.is_ended() {
             let kept = self.task.state.signals.len();
             let signals = (0..self.task.flow.steps.len()).filter(|step| self.signal_of(*step).is_some());
@@ -458,6 +529,9 @@ impl World {
     pub(crate) fn best_move(&self) -> Option<Move> {
         if self.task.is_ended() {
             return None;
+        }
+        if !self.said.is_empty() {
+            return Some(Move::Hear);
         }
         if let Some(key) = self.held.keys().next() {
             return Some(Move::Succeed(*key));

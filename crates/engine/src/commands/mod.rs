@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use windlass_core::{
     Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Lock, LockCommand, LockHolder,
-    LockName, LockRejection, Name, TaskId,
+    LockName, LockOwner, LockRejection, Name, TaskId,
 };
 use windlass_store::{Change, Loaded, Now, QueueChange, QueuePause, StoredFlow};
 
@@ -37,6 +37,15 @@ pub struct SeizedLock {
     pub lock: Lock,
     /// Its previous holder.
     pub from: LockHolder,
+}
+
+/// An exclusive queue that an operator moved past a task.
+#[derive(Debug, Clone)]
+pub struct SkippedQueue {
+    /// The task that had it.
+    pub task: TaskId,
+    /// The queue as it is now. The grant to the next task may be in transit.
+    pub queue: Lock,
 }
 
 impl Engine {
@@ -107,6 +116,33 @@ impl Engine {
             Reply::LockRejected(LockRejection::Free) => Err(EngineError::UnknownLock(name)),
             _ => Err(EngineError::Conflict),
         }
+    }
+
+    /// Moves an exclusive queue past the task that has it, for the next task. Nothing of the task may be under way.
+    ///
+    /// # Errors
+    /// When no task has the queue, or the rules of the task refuse it.
+    pub async fn skip_queue(
+        &self,
+        name: LockName,
+        reason: &str,
+        by: Option<Actor>,
+    ) -> Result<SkippedQueue, EngineError> {
+        let holder = match self.lock(&name).await {
+            Err(EngineError::UnknownLock(_)) => None,
+            found => found?.holder,
+        };
+        let Some(owner) = holder.map(|holder| holder.owner).filter(LockOwner::is_task) else {
+            return Err(EngineError::NoQueueHolder(name));
+        };
+        let command = Command::SkipQueue { reason: reason.into(), by };
+        self.tell(owner.task, command).await?;
+        let queue = match self.lock(&name).await {
+            // The last task of the queue left it.
+            Err(EngineError::UnknownLock(name)) => Lock::new(name, 0),
+            found => found?,
+        };
+        Ok(SkippedQueue { task: owner.task, queue })
     }
 
     /// Adds a flow to the catalogue under the next version; an unchanged flow gets no new version.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use windlass_core::{EvaluationBudget, Flow, Input, Json, Name, OnConflict, Task, TaskId};
+use windlass_core::{EvaluationBudget, Flow, Input, Json, LockName, LockRef, Name, OnConflict, Task, TaskId};
 use windlass_store::{Change, KeyChange, Loaded, Now, StoreError, SubmitKey};
 
 use crate::{
@@ -175,6 +175,9 @@ impl Engine {
             Reply::NoUniqueKey { message } => {
                 Err(EngineError::NoUniqueKey { flow: asked.task.flow.name.clone(), message })
             }
+            Reply::NoQueueName { message } => {
+                Err(EngineError::NoQueueName { flow: asked.task.flow.name.clone(), message })
+            }
             Reply::Rejected(rejection) => Err(rejection.into()),
             _ => Err(EngineError::Conflict),
         }
@@ -223,10 +226,30 @@ impl Asked {
 pub(crate) fn unique_key(flow: &Flow, input: &Input) -> (Result<Option<Box<str>>, String>, u64) {
     let Some(unique) = &flow.unique else { return (Ok(None), 0) };
     let budget = EvaluationBudget::default();
-    let common = flow.params.as_deref().map(Json::from_stored);
-    let params = Json::merge(common.iter().chain([&input.params]));
-    let key = unique.key.text_within(&params, &budget);
+    let key = unique.key.text_within(&params(flow, input), &budget);
     (key.map(Some), budget.spent())
+}
+
+/// The exclusive queue of a new task, if its flow has one, and the number of evaluation steps.
+pub(crate) fn exclusive_queue(flow: &Flow, input: &Input) -> (Result<Option<LockName>, String>, u64) {
+    let expression = match &flow.exclusive {
+        None => return (Ok(None), 0),
+        Some(LockRef::Name(name)) => return (Ok(Some(name.clone())), 0),
+        Some(LockRef::Expression(expression)) => expression,
+    };
+    let budget = EvaluationBudget::default();
+    let name = expression.text_within(&params(flow, input), &budget).and_then(|text| {
+        Name::new(&text).map_err(|error| {
+            format!("the expression `{}` does not give the name of a queue: {error}", expression.source())
+        })
+    });
+    (name.map(Some), budget.spent())
+}
+
+/// The parameters of a new task: its own over those of its flow.
+fn params(flow: &Flow, input: &Input) -> Json {
+    let common = flow.params.as_deref().map(Json::from_stored);
+    Json::merge(common.iter().chain([&input.params]))
 }
 
 #[cfg(test)]

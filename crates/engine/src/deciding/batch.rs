@@ -6,12 +6,12 @@ use std::{
 };
 
 use windlass_core::{
-    AlarmCommand, AlarmId, ChildCommand, Command, Flow, LockCommand, LockName, LockOwner, Message, Name,
-    TaskId,
+    ActKey, AlarmCommand, AlarmId, ChildCommand, Command, Flow, LockCommand, LockName, LockOwner, Message,
+    Name, TaskId,
     planted::{Bug, is_planted},
     wants_lock,
 };
-use windlass_store::{Change, Envelope, MessageId, Now, StoreError};
+use windlass_store::{AttemptId, Change, Claimed, Envelope, MessageId, Now, StoreError};
 
 use crate::{
     Engine,
@@ -119,6 +119,11 @@ impl Batch {
         let damaged = missing.filter_map(|id| Some((id, engine.store.quarantine().error(id)?))).collect();
         let recalled = known.keys().copied().collect();
         let known = known.into_iter().map(|(id, loaded)| (id, TaskWork::new(Some(loaded))));
+        if basis == Basis::Stored {
+            // Changes of a task whose queue has moved on are conflicts.
+            let tasks = loaded.iter().flatten().map(|loaded| &loaded.task);
+            lock_names.extend(tasks.filter_map(|task| task.queue_fence()).map(|(name, _)| name.clone()));
+        }
         let tasks = ids.into_iter().zip(loaded.into_iter().map(TaskWork::new)).chain(known).collect();
         let alarms = load_alarms(engine, alarm_ids.into_iter().collect()).await?;
         let locks = load_locks(engine, lock_names.into_iter().collect()).await?;
@@ -166,6 +171,11 @@ impl Batch {
     pub(super) fn decide(&mut self, item: &Item, place: Place) -> Option<Reply> {
         if let Some(error) = self.damage(item) {
             return Some(Reply::Damaged(error));
+        }
+        if let Item::Task { id, .. }
+        | Item::Lost { claimed: Claimed { id: AttemptId { task: id, .. }, .. }, .. } = item
+        {
+            self.update_queue(*id, place);
         }
         match item {
             // Another new task of this batch has the id. Once that task is on disk, the store refuses this one.
@@ -231,7 +241,8 @@ impl Batch {
             }
             Message::Lock { name, command } => self.tell_lock(name, command, id, place),
             Message::Granted { owner, name, .. }
-                if self.rests_on_changes(message) && !self.is_wanted(owner, name) =>
+                if self.rests_on_changes(message) && !self.is_wanted(owner, name)
+                    || owner.is_task() && self.is_lock_changed(name) =>
             {
                 return Some(Reply::Conflict);
             }
@@ -272,10 +283,32 @@ impl Batch {
         place: Place,
     ) -> bool {
         if self.is_wanted(&owner, name) {
+            if owner.is_task() && !self.is_held_under(name, fence) {
+                // The grant is outdated: the queue was taken away, or its row was damaged.
+                return self.tell_task(owner.task, &queue_lost(name, fence), message, place);
+            }
             let (key, turn, name) = (owner.key, owner.turn, name.clone());
             return self.tell_task(owner.task, &Command::Granted { key, turn, name, fence }, message, place);
         }
         self.tell_lock(name, &LockCommand::Release { owner }, message, place)
+    }
+
+    /// Whether a lock that was loaded is held under this fencing token.
+    fn is_held_under(&self, name: &LockName, fence: u64) -> bool {
+        self.locks.get(name).and_then(LockWork::fence) == Some(fence)
+    }
+
+    /// If a task has lost its exclusive queue, the task learns it before the item is decided: all its other changes would
+    /// be conflicts. A closed queue must be opened first.
+    fn update_queue(&mut self, id: TaskId, place: Place) {
+        let task = self.tasks.get(&id).and_then(TaskWork::task);
+        let Some((name, fence)) = task.and_then(|task| task.queue_fence()) else { return };
+        let has_moved_on =
+            self.locks.get(name).is_some_and(|lock| lock.fence() != Some(fence) && !lock.is_closed());
+        if has_moved_on {
+            let command = queue_lost(name, fence);
+            self.on_task(id, |task, now| task.decide(&command, None, &[], place, now));
+        }
     }
 
     /// Whether an execution waits for a lock, according to the state loaded here.
@@ -289,12 +322,17 @@ impl Batch {
         self.tasks.get(id).is_some_and(|work| !work.steps.is_empty())
     }
 
+    /// Whether this batch has changed a lock.
+    fn is_lock_changed(&self, name: &LockName) -> bool {
+        self.locks.get(name).is_some_and(|work| !work.changes.is_empty())
+    }
+
     /// Whether this batch has changed the receiver of the message.
     fn rests_on_changes(&self, message: &Message) -> bool {
         let is_changed = |id: &TaskId| self.is_changed(id);
         match message {
             Message::Alarm { .. } => false,
-            Message::Lock { name, .. } => self.locks.get(name).is_some_and(|work| !work.changes.is_empty()),
+            Message::Lock { name, .. } => self.is_lock_changed(name),
             Message::Granted { owner, .. } | Message::Seized { owner, .. } => is_changed(&owner.task),
             Message::Child { child, parent, .. } => is_changed(child) || is_changed(&parent.task),
             Message::ChildEnded { parent, .. } => is_changed(parent),
@@ -365,6 +403,12 @@ impl Batch {
         }
         (changes, parts)
     }
+}
+
+/// What a task learns when its exclusive queue is not held under its fencing token.
+fn queue_lost(name: &LockName, fence: u64) -> Command {
+    let reason = "the queue is not held under this fencing token any more".into();
+    Command::Seized { key: ActKey::TASK, name: name.clone(), fence, reason, by: None }
 }
 
 async fn load_alarms(engine: &Engine, ids: Vec<AlarmId>) -> Result<BTreeMap<AlarmId, AlarmWork>, StoreError> {

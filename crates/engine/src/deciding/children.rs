@@ -57,6 +57,9 @@ impl Batch {
                     Refusal::NoUniqueKey(message) => {
                         EngineError::NoUniqueKey { flow: flow.name.clone(), message }
                     }
+                    Refusal::NoQueueName(message) => {
+                        EngineError::NoQueueName { flow: flow.name.clone(), message }
+                    }
                     Refusal::Rejected(rejection) => rejection.into(),
                 };
                 Failure::new(&error.to_string(), DATA_CODE, false)

@@ -121,6 +121,8 @@ pub(crate) enum Reply {
     Repeats { task: TaskId },
     /// The unique key of the submitted task could not be computed.
     NoUniqueKey { message: String },
+    /// The name of the exclusive queue of the submitted task could not be computed.
+    NoQueueName { message: String },
     /// There is no such task.
     Missing,
     /// The rows of the task, or of one that it concerns, are damaged.

@@ -18,6 +18,16 @@ impl LockWork {
         Self { lock, changes: Vec::new() }
     }
 
+    /// The fencing token under which it is held, if it is held.
+    pub(super) fn fence(&self) -> Option<u64> {
+        self.lock.holder.map(|holder| holder.fence)
+    }
+
+    /// Whether it is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock.is_closed()
+    }
+
     /// Decides a message. Returns whether it found something to do; if so, the change consumes the message.
     pub(super) fn consume(
         &mut self,

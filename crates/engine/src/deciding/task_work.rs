@@ -12,7 +12,7 @@ use windlass_store::{
 };
 
 use crate::{
-    commands::submit::unique_key,
+    commands::submit::{exclusive_queue, unique_key},
     deciding::{
         batch::Place,
         inbox::{NewTask, Over, Reply},
@@ -34,6 +34,8 @@ pub(super) struct TaskWork {
 pub(super) enum Refusal {
     /// Its unique key could not be computed; this is the error message.
     NoUniqueKey(String),
+    /// The name of its exclusive queue could not be computed; this is the error message.
+    NoQueueName(String),
     /// The rules refuse it.
     Rejected(Rejection),
 }
@@ -42,6 +44,7 @@ impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::NoUniqueKey(message) => Self::NoUniqueKey { message },
+            Refusal::NoQueueName(message) => Self::NoQueueName { message },
             Refusal::Rejected(rejection) => Self::Rejected(rejection),
         }
     }
@@ -85,10 +88,13 @@ impl TaskWork {
         let NewTask { done, overrides_unique, key, .. } = new;
         let (unique, steps) = unique_key(&new.task.flow, &new.task.input);
         *evaluated += steps;
-        let task = match unique.map_err(Refusal::NoUniqueKey)? {
-            None => new.task.clone(),
-            unique => {
-                let input = Arc::new(Input { unique, ..(*new.task.input).clone() });
+        let (exclusive, steps) = exclusive_queue(&new.task.flow, &new.task.input);
+        *evaluated += steps;
+        let names = (unique.map_err(Refusal::NoUniqueKey)?, exclusive.map_err(Refusal::NoQueueName)?);
+        let task = match names {
+            (None, None) => new.task.clone(),
+            (unique, exclusive) => {
+                let input = Arc::new(Input { unique, exclusive, ..(*new.task.input).clone() });
                 Arc::new(Task { input, ..(*new.task).clone() })
             }
         };
@@ -221,6 +227,7 @@ impl TaskWork {
             reported: Vec::new(),
             offered: Vec::new(),
             announces: false,
+            fence: before.task.queue_fence().map(|(name, fence)| (name.clone(), fence)),
         };
         let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
         let offered = before.offered().filter(|claim| acts.contains(&claim.key));
@@ -250,6 +257,14 @@ impl TaskStep {
         change.task = loaded.task.clone();
         self.loaded = loaded;
         for event in &events {
+            match &event.kind {
+                EventKind::QueueLost { .. } => change.fence = None,
+                EventKind::QueueGranted { fence } => {
+                    let queue = change.task.input.exclusive.clone();
+                    change.fence = queue.map(|queue| (queue, *fence));
+                }
+                _ => {}
+            }
             if let EventKind::ActSucceeded { key, result: Some(result), .. }
             | EventKind::ActResolved { key, result: Some(result), .. } = &event.kind
             {

@@ -202,6 +202,7 @@ impl Import<'_> {
             reported: Vec::new(),
             offered: Vec::new(),
             announces: false,
+            fence: None,
         })
     }
 

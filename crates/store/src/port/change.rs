@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use windlass_core::{
     ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Lock, LockName, LockTransition,
     LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
+    planted::{Bug, is_planted},
 };
 
 use super::{Announced, LimitChange, LogLine, LostClaim, SessionId, StoredFlow};
@@ -86,6 +87,9 @@ pub struct TaskChange {
     pub offered: Vec<(ActKey, u64)>,
     /// Its events are to be announced: they stay in the outbox until [`Change::Announced`].
     pub announces: bool,
+    /// The exclusive queue that the task has, and the fencing token under which it has it. If the lock is held under
+    /// another token by now, the change is a conflict.
+    pub fence: Option<(LockName, u64)>,
 }
 
 impl TaskChange {
@@ -107,6 +111,13 @@ impl TaskChange {
 }
 
 impl TaskChange {
+    /// Whether the task has lost its exclusive queue meanwhile. `fence_of` is the fencing token under which a lock is held
+    /// now, if it is held.
+    pub fn is_fenced_out(&self, fence_of: impl FnOnce(&LockName) -> Option<u64>) -> bool {
+        let fence = self.fence.as_ref().filter(|_| !is_planted(Bug::QueueFenceUnchecked));
+        fence.is_some_and(|(name, fence)| fence_of(name) != Some(*fence))
+    }
+
     /// The acts to which something happened, some of them several times. What workers have or had of all others is as
     /// it was, however many there are.
     pub fn acts(&self) -> impl Iterator<Item = ActKey> {

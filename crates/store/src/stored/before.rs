@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use windlass_core::{
     Act, ActExtras, ActState, Action, Actor, Cause, Doer, Failure, Flow, LockName, Millis, Name, OnFailure,
-    Pause, Phase, Retry, RetryBy, State, Step, StepDefinition, Stuck, Timestamp,
+    Pause, Phase, QueuePlace, Retry, RetryBy, State, Step, StepDefinition, Stuck, Timestamp,
 };
 
 use super::{InputHead, format_2::rollback_params};
@@ -113,8 +113,9 @@ impl From<ActionBefore> for Action {
 impl From<StateBefore> for State {
     fn from(state: StateBefore) -> Self {
         let StateBefore { phase, pause, stuck, cause, events, started_at, ended_at, steps } = state;
-        let steps = steps.into_iter().map(|step| Arc::new(step.into())).collect();
-        Self { phase, pause, stuck, cause, events, started_at, ended_at, signals: Vec::new(), steps }
+        let (queue, steps) =
+            (QueuePlace::default(), steps.into_iter().map(|step| Arc::new(step.into())).collect());
+        Self { phase, pause, stuck, cause, events, started_at, ended_at, signals: Vec::new(), queue, steps }
     }
 }
 
@@ -176,6 +177,7 @@ impl From<InputHeadBefore> for InputHead {
             parent: None,
             rerun_of: None,
             unique: None,
+            exclusive: None,
         }
     }
 }

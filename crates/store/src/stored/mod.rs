@@ -1,27 +1,30 @@
 //! How state is written down: a compact encoding with a version in front, payloads beside it as they came.
 //!
-//! All formats are postcard of the core's types; format 1 is that of a core whose flows were graphs of plain steps
-//! (`before.rs`), format 2 that of one whose rollbacks were all given the same parameters (`format_2.rs`). A fixture of every format ever written is kept in `tests/it/fixtures` and read by a test, so a
-//! change of these types that would make old data unreadable is seen at once: such a change needs another format
-//! and a reader of the one before.
+//! All formats are postcard of the core's types. In format 1 flows were graphs of plain steps (`before.rs`), in format 2
+//! all rollbacks got the same parameters (`format_2.rs`), in format 3 no flow had an exclusive queue (`format_3.rs`). A
+//! fixture of every format ever written is kept in `tests/it/fixtures` and read by a test, so a change of these types
+//! that would make old data unreadable is seen at once: such a change needs another format and a reader of the one
+//! before.
 
 mod before;
 mod format_2;
+mod format_3;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_core::{
-    Actor, Alarm, Event, Flow, Input, Json, LockHolder, LockWaiter, Member, Message, Millis, Parent, State,
-    TaskId, Timestamp,
+    Actor, Alarm, Event, Flow, Input, Json, LockHolder, LockName, LockWaiter, Member, Message, Millis,
+    Parent, State, TaskId, Timestamp,
 };
 
 use self::{
     before::{FlowBefore, InputHeadBefore, StateBefore},
     format_2::Flow2,
+    format_3::{Flow3, InputHead3, State3},
 };
 use crate::port::StoreError;
 
 /// The format written today.
-pub const FORMAT: u8 = 3;
+pub const FORMAT: u8 = 4;
 
 /// The oldest format that is read.
 const FORMAT_FIRST: u8 = 1;
@@ -39,6 +42,7 @@ struct InputHead {
     parent: Option<Parent>,
     rerun_of: Option<TaskId>,
     unique: Option<Box<str>>,
+    exclusive: Option<LockName>,
 }
 
 /// Room for the state of a task of a few steps, so that most of what is written is not moved as it grows.
@@ -58,15 +62,17 @@ fn write<T: Serialize>(value: &T) -> Vec<u8> {
     }
 }
 
-/// Reads what was written in today's format, in format 1 as a `First`, or in format 2 as a `Second`.
-fn read<T, First, Second>(bytes: &[u8], what: &str) -> Result<T, StoreError>
+/// Reads what was written in today's format, or in format 1, 2 or 3 as a value of the type that it had then.
+fn read<T, First, Second, Third>(bytes: &[u8], what: &str) -> Result<T, StoreError>
 where
     T: DeserializeOwned,
     First: DeserializeOwned + Into<T>,
     Second: DeserializeOwned + Into<T>,
+    Third: DeserializeOwned + Into<T>,
 {
     match bytes.split_first() {
         Some((&FORMAT, body)) => decode(body, what),
+        Some((3, body)) => decode::<Third>(body, what).map(Into::into),
         Some((2, body)) => decode::<Second>(body, what).map(Into::into),
         Some((&FORMAT_FIRST, body)) => decode::<First>(body, what).map(Into::into),
         Some((format, _)) => Err(StoreError::Damaged(format!(
@@ -90,7 +96,10 @@ fn decode<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, StoreError>
 }
 
 macro_rules! stored {
-    ($write:ident, $read:ident, $type:ty, $first:ty, $second:ty, $what:literal) => {
+    ($write:ident, $read:ident, $type:ty, $what:literal) => {
+        stored!($write, $read, $type, [$type, $type, $type], $what);
+    };
+    ($write:ident, $read:ident, $type:ty, [$first:ty, $second:ty, $third:ty], $what:literal) => {
         #[doc = concat!("Writes ", $what, ".")]
         #[must_use]
         pub fn $write(value: &$type) -> Vec<u8> {
@@ -102,26 +111,19 @@ macro_rules! stored {
         /// # Errors
         /// When it is damaged or of a format not known here.
         pub fn $read(bytes: &[u8]) -> Result<$type, StoreError> {
-            read::<$type, $first, $second>(bytes, $what)
+            read::<$type, $first, $second, $third>(bytes, $what)
         }
     };
 }
 
-stored!(write_state, read_state, State, StateBefore, State, "the state of a task");
-stored!(write_member, read_member, Member, Member, Member, "a member of a step");
-stored!(write_flow, read_flow, Flow, FlowBefore, Flow2, "a flow");
-stored!(write_events, read_events, Vec<Event>, Vec<Event>, Vec<Event>, "events of a task");
-stored!(write_message, read_message, Message, Message, Message, "a message");
-stored!(write_lock_waiter, read_lock_waiter, LockWaiter, LockWaiter, LockWaiter, "who waits for a lock");
-stored!(
-    write_lock_holder,
-    read_lock_holder,
-    Option<LockHolder>,
-    Option<LockHolder>,
-    Option<LockHolder>,
-    "who has a lock"
-);
-stored!(write_alarm, read_alarm, Alarm, Alarm, Alarm, "an alarm");
+stored!(write_state, read_state, State, [StateBefore, State3, State3], "the state of a task");
+stored!(write_member, read_member, Member, "a member of a step");
+stored!(write_flow, read_flow, Flow, [FlowBefore, Flow2, Flow3], "a flow");
+stored!(write_events, read_events, Vec<Event>, "events of a task");
+stored!(write_message, read_message, Message, "a message");
+stored!(write_lock_waiter, read_lock_waiter, LockWaiter, "who waits for a lock");
+stored!(write_lock_holder, read_lock_holder, Option<LockHolder>, "who has a lock");
+stored!(write_alarm, read_alarm, Alarm, "an alarm");
 
 /// Writes what was submitted with a task, but for its parameters.
 #[must_use]
@@ -137,6 +139,7 @@ pub fn write_input(input: &Input) -> Vec<u8> {
         parent: input.parent,
         rerun_of: input.rerun_of,
         unique: input.unique.clone(),
+        exclusive: input.exclusive.clone(),
     })
 }
 
@@ -145,7 +148,7 @@ pub fn write_input(input: &Input) -> Vec<u8> {
 /// # Errors
 /// When it is damaged or of a format not known here.
 pub fn read_input(head: &[u8], params: &str) -> Result<Input, StoreError> {
-    let head = read::<InputHead, InputHeadBefore, InputHead>(head, "the input of a task")?;
+    let head = read::<InputHead, InputHeadBefore, InputHead3, InputHead3>(head, "the input of a task")?;
     Ok(Input {
         params: Json::from_stored(params),
         labels: head.labels.into_iter().collect(),
@@ -155,6 +158,7 @@ pub fn read_input(head: &[u8], params: &str) -> Result<Input, StoreError> {
         parent: head.parent,
         rerun_of: head.rerun_of,
         unique: head.unique,
+        exclusive: head.exclusive,
         by: head.by,
         traceparent: head.traceparent,
         created_at: head.created_at,

@@ -4,4 +4,5 @@ mod malformed;
 mod stored;
 mod stored_2;
 mod stored_3;
+mod stored_4;
 mod stores;

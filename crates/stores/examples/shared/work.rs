@@ -63,5 +63,6 @@ pub(crate) fn change(
         reported: Vec::new(),
         offered: Vec::new(),
         announces: false,
+        fence: None,
     })
 }

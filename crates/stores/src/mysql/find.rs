@@ -28,7 +28,7 @@ impl FindSql for Connection {
             "ORDER BY id FOR UPDATE",
         );
         script.for_keys(
-            "SELECT name, version FROM windlass_lock FORCE INDEX (PRIMARY) WHERE name",
+            "SELECT name, version, holder FROM windlass_lock FORCE INDEX (PRIMARY) WHERE name",
             keys.locks.iter().map(Cell::from),
             "ORDER BY name FOR UPDATE",
         );

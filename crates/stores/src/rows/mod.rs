@@ -31,7 +31,7 @@ mod version;
 
 pub(crate) use archive::{Direct, ENQUEUED, FILLED, RESERVED, RowArchive, SNAPSHOT_LOST, schema, submit_key};
 pub(crate) use batch::{
-    Found, FoundWait, Keys, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, commit, decide, find,
+    Found, FoundLock, FoundWait, Keys, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, commit, decide, find,
 };
 pub(crate) use claims::{Blocked, Candidate, KeysInTurn, Turn, sessions};
 pub(crate) use columns::Columns;

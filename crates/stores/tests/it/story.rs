@@ -143,6 +143,7 @@ impl Story {
             reported: Vec::new(),
             offered: Vec::new(),
             announces: false,
+            fence: None,
         }))
     }
 

@@ -104,6 +104,7 @@ fn document(task: &Task, key: ActKey) -> StepMessage {
         results_omitted: false,
         result: None,
         error: None,
+        exclusive: view::exclusive(task),
         reference: None,
     }
 }

@@ -44,10 +44,7 @@ impl LockCommand {
             }
             Self::Show { name } => {
                 let lock = client.lock(&name).await?;
-                output.show(&lock, |lock, style| {
-                    render(std::slice::from_ref(lock), Timestamp::now(), style)
-                        + &waiters(lock, Timestamp::now(), style)
-                })?;
+                output.show(&lock, |lock, style| details(lock, Timestamp::now(), style))?;
             }
             Self::Release { name, reason } => {
                 let released = client.release_lock(&name, &reason).await?;
@@ -56,6 +53,11 @@ impl LockCommand {
         }
         Ok(Exit::Done)
     }
+}
+
+/// One lock with its waiters.
+pub(super) fn details(lock: &Lock, now: Timestamp, style: Style) -> String {
+    render(std::slice::from_ref(lock), now, style) + &waiters(lock, now, style)
 }
 
 fn render(locks: &[Lock], now: Timestamp, style: Style) -> String {
@@ -99,6 +101,9 @@ fn task(found: &LockStep) -> String {
 }
 
 fn step(found: &LockStep) -> String {
+    if found.exclusive {
+        return "(whole task)".to_owned();
+    }
     let member = found.index.map(|index| format!("[{index}]")).unwrap_or_default();
     let undo = if found.direction == Direction::Rollback { " (rollback)" } else { "" };
     format!("{}{member}{undo}", found.step)
@@ -110,6 +115,7 @@ fn told(released: &ReleasedLock, now: Timestamp, style: Style) -> String {
     let faint = |text: &str| Cell::colored(text, Some(Color::Faint));
     let from = match former.step.task.as_str() {
         "" => "nobody: it was closed because its row was damaged".to_owned(),
+        task if former.step.exclusive => format!("task {task}"),
         task => format!("step {} of task {task}", step(&former.step)),
     };
     table.row([faint("taken from"), from.into()]);
@@ -138,6 +144,7 @@ mod tests {
         let of = |task: &str, index, seconds| LockStep {
             task: task.to_owned(),
             step: "write".to_owned(),
+            exclusive: false,
             index,
             direction: Direction::Forward,
             since: now - SignedDuration::from_secs(seconds),
@@ -148,9 +155,7 @@ mod tests {
             waiting: 3,
             waiters: vec![LockWaiter { step: of("task-2", Some(4), 30) }],
         };
-        let shown =
-            render(std::slice::from_ref(&lock), now, Style::PLAIN) + &waiters(&lock, now, Style::PLAIN);
-        assert_snapshot!(shown, @r"
+        assert_snapshot!(details(&lock, now, Style::PLAIN), @r"
         LOCK    TASK    STEP   SINCE   FENCE  WAITING
         disk-7  task-1  write  3m ago  17     3
 

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use jiff::Timestamp;
 use windlass_api::Queue;
 
-use super::{connection::Context, exit::Exit, output::Style};
+use super::{connection::Context, exit::Exit, lock, output::Style};
 use crate::cli::output::{
     table::{Cell, Color, Table},
     time::age,
@@ -30,6 +30,14 @@ pub(crate) enum QueueCommand {
         /// Name of the module
         name: String,
     },
+    /// Move an exclusive queue past the task that has it; the next task of the queue starts
+    Skip {
+        /// Name of the exclusive queue
+        name: String,
+        /// The reason, for the history of the task that has the queue
+        #[arg(long)]
+        reason: String,
+    },
 }
 
 impl QueueCommand {
@@ -51,6 +59,10 @@ impl QueueCommand {
             Self::Show { name } => show(&client.queue(&name).await?)?,
             Self::Pause { name } => show(&client.pause_queue(&name).await?)?,
             Self::Resume { name } => show(&client.resume_queue(&name).await?)?,
+            Self::Skip { name, reason } => {
+                let queue = client.skip_queue(&name, &reason).await?;
+                context.output.show(&queue, |queue, style| lock::details(queue, Timestamp::now(), style))?;
+            }
         }
         Ok(Exit::Done)
     }

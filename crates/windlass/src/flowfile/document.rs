@@ -12,13 +12,14 @@ use super::{
     tree::{Node, Value},
 };
 
-const FLOW_KEYS: [&str; 12] = [
+const FLOW_KEYS: [&str; 13] = [
     "flow",
     "params",
     "retry_by",
     "on_failure",
     "deadline",
     "unique",
+    "exclusive",
     "retention",
     "rollback_params",
     "deaths_max",
@@ -66,6 +67,7 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
             .choice("on_failure", &[("rollback", OnFailure::Rollback), ("hold", OnFailure::Hold)])?,
         deadline: fields.span("deadline")?,
         unique: fields.take("unique").map(unique).transpose()?,
+        exclusive: fields.take("exclusive").map(|node| lock(node, "exclusive")).transpose()?,
         retention: fields.span("retention")?,
         rollback_params: fields.choice(
             "rollback_params",

@@ -2,8 +2,8 @@
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use windlass_core::{
-    Action, Backoff, Doer, During, Each, Expression, Flow, Millis, Name, OnConflict, OnFailure, OnPartial,
-    PARALLEL_DEFAULT, PARALLEL_MAX, Retry, RetryBy, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
+    Action, Backoff, Doer, During, Each, Expression, Flow, LockRef, Millis, Name, OnConflict, OnFailure,
+    OnPartial, PARALLEL_DEFAULT, PARALLEL_MAX, Retry, RetryBy, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
 };
 
 use super::{Format, compile, compile_document, document, read};
@@ -143,6 +143,13 @@ fn unique() -> impl Strategy<Value = Unique> {
     })
 }
 
+fn lock() -> impl Strategy<Value = LockRef> {
+    prop_oneof![
+        name().prop_map(|name| LockRef::Name(Name::new(&name).unwrap())),
+        expression().prop_map(LockRef::Expression)
+    ]
+}
+
 fn each() -> impl Strategy<Value = Each> {
     let parallel = prop_oneof![Just(PARALLEL_DEFAULT), 1..=PARALLEL_MAX];
     ("[a-zA-Zé .]{1,12}", parallel).prop_map(|(list, parallel)| Each { list: list.into(), parallel })
@@ -238,9 +245,10 @@ fn flow() -> impl Strategy<Value = Flow> {
         option::of(length()),
         option::of(unique()),
         option::of(length()),
+        option::of(lock()),
     );
     (whole, vec(step, 1..12), on_error_action).prop_map(
-        |((name, params, own, hold, deadline, unique, retention), steps, action)| {
+        |((name, params, own, hold, deadline, unique, retention, exclusive), steps, action)| {
             let steps = steps.into_iter().enumerate();
             let mut steps =
                 steps.map(|(index, (name, step, before))| placed(index, &name, before, step)).collect();
@@ -254,6 +262,7 @@ fn flow() -> impl Strategy<Value = Flow> {
                 on_failure: if hold { OnFailure::Hold } else { OnFailure::Rollback },
                 deadline,
                 unique,
+                exclusive,
                 retention,
                 ..Flow::new(name, steps)
             }

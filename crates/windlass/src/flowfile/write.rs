@@ -30,6 +30,7 @@ pub fn document(flow: &Flow) -> FlowDocument {
         },
         deadline: flow.deadline.map(span),
         unique: flow.unique.as_ref().map(unique),
+        exclusive: flow.exclusive.as_ref().map(lock),
         retention: flow.retention.map(span),
         rollback_params: match flow.rollback_params {
             windlass_core::RollbackParams::Step => None,

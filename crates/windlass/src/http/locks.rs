@@ -108,13 +108,8 @@ pub(crate) async fn release(
     By(by): By,
     JsonBody(body): JsonBody<SUBMIT_BYTES_MAX>,
 ) -> Result<Response, Refused> {
-    let reason = body.parse::<api::ReleaseLock>()?.reason;
-    let reason = reason.trim();
-    if reason.is_empty() || reason.chars().count() > REASON_CHARS_MAX {
-        return Err(Refused::malformed(format!(
-            "\"reason\" must say in 1 to {REASON_CHARS_MAX} characters why the lock is taken from its holder"
-        )));
-    }
+    let body = body.parse::<api::ReleaseLock>()?;
+    let reason = reason(&body.reason, "the lock is taken from its holder")?;
     let seized = app.engine.seize_lock(name.clone(), reason, by.clone()).await?;
     let LockOwner { task, .. } = seized.from.owner;
     tracing::info!(lock = %name, %task, by = by.map(|by| by.to_string()), "a lock was taken from its holder");
@@ -152,12 +147,30 @@ impl Steps {
     fn step(&self, owner: &LockOwner, since: Timestamp) -> api::LockStep {
         api::LockStep {
             task: if owner.task == TaskId::NONE { String::new() } else { owner.task.to_string() },
+            exclusive: owner.is_task(),
             step: self.0.get(&(owner.task, owner.key.step)).cloned().unwrap_or_default(),
             index: owner.key.index(),
             direction: view::direction(owner.key.direction),
             since: view::time(since),
         }
     }
+}
+
+/// The document of an exclusive queue, with its waiters.
+pub(super) async fn queue_document(app: &App, queue: &Lock) -> Result<api::Lock, Refused> {
+    let steps = Steps::of(app, owners(queue)).await?;
+    Ok(document(queue, &steps, WAITERS_MAX))
+}
+
+/// The reason that an operator gives for `what`.
+pub(super) fn reason<'a>(reason: &'a str, what: &str) -> Result<&'a str, Refused> {
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > REASON_CHARS_MAX {
+        return Err(Refused::malformed(format!(
+            "\"reason\" must say in 1 to {REASON_CHARS_MAX} characters why {what}"
+        )));
+    }
+    Ok(reason)
 }
 
 fn document(lock: &Lock, steps: &Steps, waiters_max: usize) -> api::Lock {

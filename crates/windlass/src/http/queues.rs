@@ -12,7 +12,8 @@ use windlass_store::{QueueState, SessionState};
 use crate::http::{
     App,
     answer::{ok, problem::Refused},
-    request::{self, By, Path, Query},
+    locks,
+    request::{self, By, JsonBody, Path, Query, SUBMIT_BYTES_MAX},
     tasks::view,
 };
 
@@ -23,6 +24,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(show))
         .routes(routes!(pause))
         .routes(routes!(resume))
+        .routes(routes!(skip))
 }
 
 /// All queues, by name: one per module that a flow names or a worker serves.
@@ -83,6 +85,35 @@ pub(crate) async fn resume(
     By(by): By,
 ) -> Result<Response, Refused> {
     set_paused(&app, &name, by, false).await
+}
+
+/// Moves an exclusive queue past the task that has it: the next task of the queue starts. Refused while an attempt or a
+/// child task of that task is under way.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{name}/skip", operation_id = "skip_queue",
+    tag = "queues",
+    params(("name" = String, Path, description = "Name of the exclusive queue")),
+    request_body = api::SkipQueue,
+    responses(
+        (status = 200, description = "The queue, as a lock", body = api::Lock),
+        (status = 400, description = "No reason", body = api::Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No task has the queue", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "An attempt of the task is under way", body = api::Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn skip(
+    State(app): State<Arc<App>>,
+    Path(name): Path<Name>,
+    By(by): By,
+    JsonBody(body): JsonBody<SUBMIT_BYTES_MAX>,
+) -> Result<Response, Refused> {
+    let body = body.parse::<api::SkipQueue>()?;
+    let reason = locks::reason(&body.reason, "the queue moves past the task that has it")?;
+    let skipped = app.engine.skip_queue(name.clone(), reason, by.clone()).await?;
+    tracing::info!(queue = %name, task = %skipped.task, by = by.map(|by| by.to_string()), "an exclusive queue was moved past a task");
+    app.metrics.command("skip_queue");
+    Ok(ok(&locks::queue_document(&app, &skipped.queue).await?))
 }
 
 async fn set_paused(app: &App, name: &str, by: Option<Actor>, paused: bool) -> Result<Response, Refused> {

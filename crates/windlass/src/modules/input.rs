@@ -30,6 +30,8 @@ struct Document<'a> {
     result: Option<&'a Payload>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     locks: &'a [AttemptLock],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exclusive: Option<&'a AttemptLock>,
 }
 
 /// The document on stdin, as one line: a command without a JSON parser can still read it by lines.
@@ -47,13 +49,15 @@ pub(super) fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
         error: attempt.error.as_deref(),
         result: attempt.result.as_ref(),
         locks: &attempt.locks,
+        exclusive: attempt.exclusive.as_ref(),
     };
     let mut bytes = serde_json::to_vec(&document)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// The variables that identify the attempt, and its locks as `NAME=FENCE …`.
+/// The variables that identify the attempt, its locks as `NAME=FENCE …`, and the fencing token of the exclusive queue of
+/// its task.
 pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("WINDLASS_TASK", attempt.task.clone()),
@@ -68,6 +72,9 @@ pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
     if !attempt.locks.is_empty() {
         let locks = attempt.locks.iter().map(|lock| format!("{}={}", lock.name, lock.fence));
         variables.push(("WINDLASS_LOCKS", locks.collect::<Vec<_>>().join(" ")));
+    }
+    if let Some(queue) = &attempt.exclusive {
+        variables.push(("WINDLASS_FENCE", queue.fence.to_string()));
     }
     variables
 }

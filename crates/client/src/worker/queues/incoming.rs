@@ -86,6 +86,7 @@ impl Incoming {
             result: step.result,
             traceparent: header("traceparent"),
             locks: Vec::new(),
+            exclusive: step.exclusive,
         };
         Ok((Self { attempt, retries: step.retry, fault: None }, parameters))
     }

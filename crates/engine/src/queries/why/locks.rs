@@ -1,14 +1,47 @@
 //! The holder of the lock that an execution waits for.
 
 use windlass_core::{
-    Act, ActKey, LockHolder, LockOwner, LockWaiter, TaskId, Timestamp,
+    Act, ActKey, LockHolder, LockOwner, LockWaiter, Task, Timestamp,
     planted::{Bug, is_planted},
 };
 
 use crate::{
-    EngineError,
+    Engine, EngineError,
     queries::why::{HeldBy, Why, acts::Look},
 };
+
+impl Engine {
+    /// The holder of the exclusive queue that a task waits for, and the task's position.
+    pub(super) async fn why_exclusive(&self, task: &Task) -> Result<Why, EngineError> {
+        let (Some(queue), Some(owner)) = (task.input.exclusive.clone(), task.queue_owner()) else {
+            return Ok(Why::Moving);
+        };
+        let lock = match self.lock(&queue).await {
+            Ok(lock) => Some(lock),
+            Err(EngineError::UnknownLock(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let holder = lock.as_ref().and_then(|lock| lock.holder).filter(|holder| holder.owner != owner);
+        let holder = match holder {
+            Some(LockHolder { owner, since, .. }) => Some(self.holder(owner, since).await?),
+            None => None,
+        };
+        let before = lock.as_ref().and_then(|lock| lock.place(&owner)).unwrap_or_default();
+        let waiter = lock.as_ref().and_then(|lock| lock.waiters().find(|waiter| waiter.owner == owner));
+        Ok(Why::Exclusive { queue, holder, before, since: waiter.map(|waiter| waiter.since) })
+    }
+
+    /// An execution of some task, with the name of its step.
+    async fn holder(&self, owner: LockOwner, since: Timestamp) -> Result<HeldBy, EngineError> {
+        let LockOwner { task, key, .. } = owner;
+        let step = match self.task(task).await {
+            Ok(loaded) => loaded.task.flow.steps.get(key.step).map(|step| step.name.clone()),
+            Err(EngineError::UnknownTask(_)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(HeldBy { task, step, key, since })
+    }
+}
 
 impl Look<'_> {
     /// The holder of the lock that an execution waits for.
@@ -28,9 +61,7 @@ impl Look<'_> {
                 // A granted lock whose grant has not been delivered yet is reported as in transit.
                 let other = holder.filter(|holder| holder.owner != owner);
                 let holder = match other {
-                    Some(holder) => {
-                        Some(self.holder(holder.owner.task, holder.owner.key, holder.since).await?)
-                    }
+                    Some(holder) => Some(self.engine.holder(holder.owner, holder.since).await?),
                     None => None,
                 };
                 (holder, lock.place(&owner).unwrap_or_default())
@@ -39,20 +70,5 @@ impl Look<'_> {
             Err(error) => return Err(error),
         };
         Ok(Why::Lock { name, holder, before, since: act.ready_at })
-    }
-
-    /// An execution of some task, with the name of its step.
-    async fn holder(&self, task: TaskId, key: ActKey, since: Timestamp) -> Result<HeldBy, EngineError> {
-        let name = |flow: &windlass_core::Flow| flow.steps.get(key.step).map(|step| step.name.clone());
-        let step = if task == self.loaded.task.id {
-            name(&self.loaded.task.flow)
-        } else {
-            match self.engine.task(task).await {
-                Ok(loaded) => name(&loaded.task.flow),
-                Err(EngineError::UnknownTask(_)) => None,
-                Err(error) => return Err(error),
-            }
-        };
-        Ok(HeldBy { task, step, key, since })
     }
 }

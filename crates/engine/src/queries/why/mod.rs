@@ -130,6 +130,17 @@ pub enum Why {
         /// Since when it waits.
         since: Option<Timestamp>,
     },
+    /// Another task has the exclusive queue of this task.
+    Exclusive {
+        /// The queue.
+        queue: Name,
+        /// The holder; `None` = the grant is in transit.
+        holder: Option<HeldBy>,
+        /// The number of tasks that wait before this one.
+        before: usize,
+        /// The time by which the task is ordered in the queue.
+        since: Option<Timestamp>,
+    },
     /// It waits for its items.
     Members {
         /// The number of items.
@@ -255,6 +266,7 @@ impl Why {
             Self::Signal { .. } => "signal",
             Self::Child { .. } => "child",
             Self::Lock { .. } => "lock",
+            Self::Exclusive { .. } => "exclusive",
             Self::Members { .. } => "members",
             Self::QueuePaused { .. } => "queue_paused",
             Self::NoWorker { .. } => "no_worker",
@@ -330,6 +342,9 @@ impl Engine {
             } else if task.state.pause == Pause::Held {
                 let (since, by) = self.last_pause(task).await?.unzip();
                 held.push(Why::Paused { in_flight: in_flight(loaded), since, by: by.flatten() });
+            }
+            if task.waits_for_queue() {
+                held.push(self.why_exclusive(task).await?);
             }
             if let (Phase::Scheduled, Some(at)) = (task.state.phase, task.input.at) {
                 held.push(Why::Scheduled { at });

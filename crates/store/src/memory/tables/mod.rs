@@ -81,7 +81,9 @@ impl Tables {
         }
         let fits = match change {
             Change::Task(change) => {
+                let fence_of = |name: &LockName| Some(self.locks.get(name)?.holder?.fence);
                 self.waits(change.consumes.as_ref())
+                    && !change.is_fenced_out(fence_of)
                     && self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
             }
             Change::Alarm(change) => {

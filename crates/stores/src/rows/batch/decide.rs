@@ -11,7 +11,9 @@ use windlass_store::{
     TaskChange, stored,
 };
 
-use crate::rows::{Found, FoundWait, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, act_code, wakeup_code};
+use crate::rows::{
+    Found, FoundLock, FoundWait, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, act_code, wakeup_code,
+};
 
 /// A decided batch.
 pub(crate) struct Decided {
@@ -76,7 +78,12 @@ impl Deciding {
             return taken;
         }
         let version = self.found.tasks.get(&id).copied().unwrap_or(0);
-        if !self.waits(change.consumes.as_ref()) || version != change.before || self.is_overlooked(change) {
+        let is_fenced_out = change.is_fenced_out(|name| self.found.locks.get(name)?.fence);
+        if !self.waits(change.consumes.as_ref())
+            || version != change.before
+            || is_fenced_out
+            || self.is_overlooked(change)
+        {
             return Outcome::Conflict;
         }
         if self.is_heard(change) {
@@ -236,7 +243,7 @@ impl Deciding {
 
     fn lock(&mut self, change: &LockChange) -> Outcome {
         let name = &change.lock.name;
-        let version = self.found.locks.get(name).copied();
+        let version = self.found.locks.get(name).map(|lock| lock.version);
         let current = version.unwrap_or(self.found.lock_floor);
         if !self.waits(change.consumes.as_ref()) || current != change.before {
             return Outcome::Conflict;
@@ -252,7 +259,7 @@ impl Deciding {
         let write = self.writes.locks.entry(name.clone()).or_insert((None, version.is_some()));
         if change.kept {
             write.0 = Some(change.lock.clone());
-            self.found.locks.insert(name.clone(), change.lock.version);
+            self.found.locks.insert(name.clone(), FoundLock::of(&change.lock));
         } else {
             write.0 = None;
             self.found.locks.remove(name);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use windlass_core::{AlarmId, TaskId};
-use windlass_store::{MessageId, SessionId, UniqueKey};
+use windlass_store::{MessageId, SessionId, UniqueKey, stored};
 
 use crate::rows::{
-    Columns, Fault, Flows, Found, FoundWait, Keys, from_integer,
+    Columns, Fault, Flows, Found, FoundLock, FoundWait, Keys, from_integer,
     load::{LoadSql, load},
     sender, small,
 };
@@ -21,7 +21,7 @@ pub(crate) trait FindSql: LoadSql {
     /// | tasks | `id, events` |
     /// | waits | `task, act, attempt, claim, session, handed_out` |
     /// | sessions | `id, lease_until` |
-    /// | locks | `name, version` |
+    /// | locks | `name, version, holder` |
     /// | the floor of locks | `version` |
     /// | alarms | `id, version` |
     /// | messages | `sender, n` |
@@ -84,7 +84,10 @@ fn session(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
 }
 
 fn lock(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
-    found.locks.insert(row.name(0)?, from_integer(row.number(1)?));
+    // A damaged holder is nobody: the lock is closed when it is loaded.
+    let holder = stored::read_lock_holder(row.bytes(2)?).unwrap_or_default();
+    let lock = FoundLock { version: from_integer(row.number(1)?), fence: holder.map(|holder| holder.fence) };
+    found.locks.insert(row.name(0)?, lock);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{AlarmId, LockName, Millis, Name, Task, TaskId};
+use windlass_core::{AlarmId, Lock, LockName, Millis, Name, Task, TaskId};
 use windlass_store::{MessageId, SessionId, UniqueKey};
 
 /// What the database has of what a batch touches, read and locked in the transaction that will write it. While the
@@ -18,8 +18,8 @@ pub(crate) struct Found {
     pub(crate) waits: HashMap<(TaskId, i64), FoundWait>,
     /// When the leases of sessions end.
     pub(crate) sessions: HashMap<SessionId, Millis>,
-    /// Versions of locks.
-    pub(crate) locks: HashMap<LockName, u64>,
+    /// Locks.
+    pub(crate) locks: HashMap<LockName, FoundLock>,
     /// The floor of locks: the version of those that are not stored.
     pub(crate) lock_floor: u64,
     /// Versions of alarms.
@@ -34,6 +34,20 @@ pub(crate) struct Found {
     pub(crate) firsts: HashMap<TaskId, (Arc<Task>, bool)>,
     /// Highest versions of flows.
     pub(crate) flows: HashMap<Name, u32>,
+}
+
+/// A row of a lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundLock {
+    pub(crate) version: u64,
+    /// The fencing token under which it is held, if it is held and the row can be read.
+    pub(crate) fence: Option<u64>,
+}
+
+impl FoundLock {
+    pub(crate) fn of(lock: &Lock) -> Self {
+        Self { version: lock.version, fence: lock.holder.map(|holder| holder.fence) }
+    }
 }
 
 /// A row of what a task waits for.

@@ -21,7 +21,7 @@ pub(crate) struct Keys {
     pub(crate) waits: BTreeSet<(TaskId, i64)>,
     /// Sessions from which claims are taken.
     pub(crate) sessions: BTreeSet<SessionId>,
-    /// Locks.
+    /// Locks, and exclusive queues that tasks have.
     pub(crate) locks: BTreeSet<LockName>,
     /// Some of them are deleted, which raises the floor. It is read and locked after the locks, where there are any.
     pub(crate) raises_lock_floor: bool,
@@ -76,6 +76,7 @@ impl Keys {
             return;
         }
         self.tasks.insert(id);
+        self.locks.extend(change.fence.as_ref().map(|(name, _)| name.clone()));
         for effect in &change.waits {
             match effect {
                 Effect::Wait(waiting) => drop(self.waits.insert((id, wakeup_code(waiting.key)))),

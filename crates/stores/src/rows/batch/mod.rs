@@ -8,6 +8,6 @@ mod keys;
 mod writes;
 
 pub(crate) use decide::decide;
-pub(crate) use found::{Found, FoundWait};
+pub(crate) use found::{Found, FoundLock, FoundWait};
 pub(crate) use keys::Keys;
 pub(crate) use writes::{SubmitKeyWrite, TaskWrite, WaitWrite, Writes};

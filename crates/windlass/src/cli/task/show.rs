@@ -2,7 +2,7 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use windlass_api::{Payload, Task, TaskStatus};
+use windlass_api::{Payload, Task, TaskQueue, TaskQueueState, TaskStatus};
 
 use super::{members, steps};
 use crate::cli::{
@@ -70,6 +70,14 @@ pub(crate) fn page(task: &Task, now: Timestamp, style: Style) -> String {
     }
     if let Some(unique) = &task.unique {
         add("unique", unique.into());
+    }
+    if let Some(TaskQueue { queue, state, fence }) = &task.exclusive {
+        let state = match state {
+            TaskQueueState::Granted => format!("has it (fence {})", fence.unwrap_or_default()),
+            TaskQueueState::Waiting => "waiting".to_owned(),
+            TaskQueueState::Out => "not in it".to_owned(),
+        };
+        add("exclusive", format!("{queue}: {state}").into());
     }
     if task.priority != 0 {
         add("priority", task.priority.to_string().into());

@@ -84,6 +84,11 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
         },
         deadline: action::length("", "deadline", document.deadline)?,
         unique: document.unique.as_ref().map(unique).transpose()?,
+        exclusive: document
+            .exclusive
+            .as_ref()
+            .map(|queue| step::lock("exclusive", "exclusive", queue))
+            .transpose()?,
         retention: action::length("", "retention", document.retention)?,
         rollback_params: match document.rollback_params.unwrap_or(RollbackParams::Step) {
             RollbackParams::Step => windlass_core::RollbackParams::Step,

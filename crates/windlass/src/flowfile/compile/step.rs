@@ -86,23 +86,32 @@ fn each(path: &str, document: &StepDocument) -> Result<Option<Each>, Mistake> {
     Ok(Some(Each { list: list.as_str().into(), parallel: document.parallel.unwrap_or(PARALLEL_DEFAULT) }))
 }
 
-fn locks(path: &str, documents: &[LockDocument]) -> Result<Vec<LockRef>, Mistake> {
-    let mut locks: Vec<LockRef> = Vec::with_capacity(documents.len());
-    for (position, document) in documents.iter().enumerate() {
-        let path = format!("{path}.locks[{position}]");
-        let lock = match document {
-            LockDocument::Name(name) => LockRef::Name(Name::new(name).map_err(|error| {
+/// The lock or exclusive queue at `path`, which `key` names.
+pub(super) fn lock(path: &str, key: &str, document: &LockDocument) -> Result<LockRef, Mistake> {
+    match document {
+        LockDocument::Name(name) => {
+            let name = Name::new(name).map_err(|error| {
                 let hint = if Expression::compile(name).is_ok() {
                     ". If the name depends on parameters, write { expression: TEXT }"
                 } else {
                     ""
                 };
-                Mistake::new(&path, format!("`locks`: {error}{hint}"))
-            })?),
-            LockDocument::Expression(lock) => {
-                LockRef::Expression(expression(format!("{path}.expression"), "expression", &lock.expression)?)
-            }
-        };
+                Mistake::new(path, format!("`{key}`: {error}{hint}"))
+            })?;
+            Ok(LockRef::Name(name))
+        }
+        LockDocument::Expression(lock) => {
+            let expression = expression(format!("{path}.expression"), "expression", &lock.expression)?;
+            Ok(LockRef::Expression(expression))
+        }
+    }
+}
+
+fn locks(path: &str, documents: &[LockDocument]) -> Result<Vec<LockRef>, Mistake> {
+    let mut locks: Vec<LockRef> = Vec::with_capacity(documents.len());
+    for (position, document) in documents.iter().enumerate() {
+        let path = format!("{path}.locks[{position}]");
+        let lock = lock(&path, "locks", document)?;
         if locks.contains(&lock) {
             return Err(Mistake::new(path, "`locks` names the same lock twice: remove one"));
         }

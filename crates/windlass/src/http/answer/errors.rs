@@ -29,10 +29,22 @@ impl From<EngineError> for Refused {
                 "Nobody has this lock",
                 format!("nobody has the lock {name}; GET /v1/locks lists those that somebody has"),
             ),
+            EngineError::NoQueueHolder(name) => Self::new(
+                StatusCode::NOT_FOUND,
+                "no-queue-holder",
+                "No task has the exclusive queue",
+                format!("no task has the exclusive queue {name}: GET /v1/locks lists the queues and locks that are held"),
+            ),
             EngineError::NoUniqueKey { .. } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "no-unique-key",
                 "The task has no key by which it is unique",
+                error.to_string(),
+            ),
+            EngineError::NoQueueName { .. } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "no-queue-name",
+                "The task has no exclusive queue",
                 error.to_string(),
             ),
             EngineError::UniqueConflict { flow, task } => Self::new(
@@ -111,6 +123,8 @@ impl From<Rejection> for Refused {
             | Rejection::TooManySignals
             | Rejection::ListInUse { .. }
             | Rejection::DoneTooEarly(_)
+            | Rejection::NotInQueue
+            | Rejection::UnderWay
             | Rejection::Duplicate
             | Rejection::Stale
             | Rejection::NothingDue) => Self::conflict(rejection.to_string()),
@@ -179,6 +193,7 @@ mod tests {
             (EngineError::UnknownTask(TaskId(1)), 404, "unknown-task", false),
             (EngineError::UnknownAlarm(AlarmId("a".into())), 404, "unknown-alarm", false),
             (EngineError::UnknownLock(Name::new("a").expect("a name")), 404, "unknown-lock", false),
+            (EngineError::NoQueueHolder(Name::new("a").expect("a name")), 404, "no-queue-holder", false),
             (EngineError::LockRejected(LockRejection::Free), 409, "conflict", false),
             (
                 EngineError::UniqueConflict { flow: Name::new("f").expect("a name"), task: TaskId(1) },
@@ -191,6 +206,7 @@ mod tests {
             (EngineError::Rejected(Rejection::Ended), 409, "conflict", false),
             (EngineError::Rejected(Rejection::NothingToResolve(why())), 409, "conflict", false),
             (EngineError::Rejected(Rejection::AlreadyRollingBack(why())), 409, "conflict", false),
+            (EngineError::Rejected(Rejection::UnderWay), 409, "conflict", false),
             (EngineError::Rejected(Rejection::UnknownAct), 404, "unknown-step", false),
             (EngineError::Rejected(Rejection::TooMuchToEvaluate), 422, "too-much-to-evaluate", false),
             (EngineError::Rejected(Rejection::Fault(why())), 500, "engine-fault", false),

@@ -50,6 +50,8 @@ struct AttemptBody<'a> {
     traceparent: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     locks: Vec<api::AttemptLock>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exclusive: Option<api::AttemptLock>,
 }
 
 /// [`api::ReportAnswer`], written from where its parts are.
@@ -109,6 +111,7 @@ impl<'a> AttemptBody<'a> {
                 .act(id.key)
                 .map(|act| act.locks().iter().filter_map(lock).collect())
                 .unwrap_or_default(),
+            exclusive: view::exclusive(task),
         })
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{
-    Act, ActKey, ActState, Action, Awaited, Json, Parent, ResolutionKind, Role, StepStatus, Task, TaskStatus,
-    Timestamp, act_status, choices, step_status, task_status,
+    Act, ActKey, ActState, Action, Awaited, Json, LockName, Parent, QueueState, ResolutionKind, Role,
+    StepStatus, Task, TaskStatus, Timestamp, act_status, choices, step_status, task_status,
 };
 use windlass_engine::{Engine, Existing};
 use windlass_store::{Claim, Loaded, SessionId};
@@ -88,6 +88,7 @@ pub(in crate::http) fn brief(loaded: &Loaded) -> api::Task {
         parent: input.parent.map(parent),
         rerun_of: input.rerun_of.map(|id| id.to_string()),
         unique: input.unique.as_deref().map(str::to_owned),
+        exclusive: input.exclusive.as_ref().map(|queue| task_queue(queue, state.queue.state)),
         existing: None,
         created_at: time(input.created_at),
         started_at: state.started_at.or(handed_out_at).map(time),
@@ -95,6 +96,20 @@ pub(in crate::http) fn brief(loaded: &Loaded) -> api::Task {
         steps: Vec::new(),
         current: Vec::new(),
     }
+}
+
+fn task_queue(queue: &LockName, state: QueueState) -> api::TaskQueue {
+    let (state, fence) = match state {
+        QueueState::Granted { fence } => (api::TaskQueueState::Granted, Some(fence)),
+        QueueState::Waiting => (api::TaskQueueState::Waiting, None),
+        QueueState::Out => (api::TaskQueueState::Out, None),
+    };
+    api::TaskQueue { queue: queue.to_string(), state, fence }
+}
+
+/// The exclusive queue that a task has, and its fencing token, for attempts.
+pub(crate) fn exclusive(task: &Task) -> Option<api::AttemptLock> {
+    task.queue_fence().map(|(queue, fence)| api::AttemptLock { name: queue.to_string(), fence })
 }
 
 /// Why an existing task is returned.

@@ -145,6 +145,17 @@ impl Said {
             EventKind::SignalReceived { key, name, by } => {
                 Self::whole("signalled", *key).with(json!({ "signal": name.as_str() })).by(by.as_ref())
             }
+            EventKind::QueueJoined => Self::queue("joined", task),
+            EventKind::QueueGranted { fence } => {
+                let said = Self::queue("granted", task);
+                let data = json!({ "queue": said.data["queue"], "fence": fence });
+                said.with(data)
+            }
+            EventKind::QueueLost { fence, reason, by } => {
+                let said = Self::queue("lost", task).by(by.as_ref());
+                let data = json!({ "queue": said.data["queue"], "fence": fence, "reason": reason });
+                said.with(data)
+            }
             EventKind::UniqueOverridden { by } => Self::task("unique_overridden").by(by.as_ref()),
             EventKind::StepAmended { step, before, after, by } => {
                 let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
@@ -160,6 +171,12 @@ impl Said {
 
     fn task(verb: &str) -> Self {
         Self::new(format!("task.{verb}"))
+    }
+
+    /// Of the exclusive queue of the task.
+    fn queue(verb: &str, task: &Task) -> Self {
+        let queue = task.input.exclusive.as_ref().map(|queue| queue.as_str());
+        Self::new(format!("queue.{verb}")).with(json!({ "queue": queue }))
     }
 
     fn act(verb: &str, key: ActKey, attempt: u32) -> Self {

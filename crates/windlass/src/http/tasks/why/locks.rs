@@ -42,6 +42,35 @@ impl About<'_> {
         )
     }
 
+    /// The wait of a task for its exclusive queue.
+    pub(super) fn exclusive(
+        self,
+        queue: &Name,
+        holder: Option<&HeldBy>,
+        before: usize,
+        since: Option<Timestamp>,
+    ) -> Explained {
+        let position = before + 1;
+        let sentence = match holder {
+            Some(holder) if holder.task == TaskId::NONE => format!(
+                "The task is number {position} in the exclusive queue {queue}, which is closed because its row in the \
+                 store was damaged. The alarm damaged_row.lock.{queue} says what to do."
+            ),
+            Some(holder) => format!(
+                "The task is number {position} in the exclusive queue {queue}, which {} has.",
+                self.held_by(holder)
+            ),
+            None => format!("The task is about to get the exclusive queue {queue}."),
+        };
+        (
+            sentence,
+            json!({
+                "queue": queue.as_str(), "holder": holder.map(holder_document), "position": position,
+                "since": since.map(view::time),
+            }),
+        )
+    }
+
     /// `step init of task 0199… for 3s`.
     fn held_by(self, holder: &HeldBy) -> String {
         let about = holder.key.index().map(|index| format!("[{index}]")).unwrap_or_default();

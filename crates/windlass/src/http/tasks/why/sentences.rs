@@ -42,6 +42,9 @@ impl About<'_> {
             Why::Signal { name, since, until } => self.signal(name, *since, *until),
             Why::Child { task, child } => self.child(*task, child.as_deref()),
             Why::Lock { name, holder, before, since } => self.lock(name, holder.as_ref(), *before, *since),
+            Why::Exclusive { queue, holder, before, since } => {
+                self.exclusive(queue, holder.as_ref(), *before, *since)
+            }
             Why::Members { total, done, failed, under_way, first } => {
                 self.members([*total, *done, *failed, *under_way], first.as_deref())
             }
@@ -113,7 +116,9 @@ impl About<'_> {
         let trouble = match kind {
             StuckKind::Poisoned => format!("{what} is poisoned, its attempts took their workers with them"),
             StuckKind::Held => format!("{what} failed and is held"),
-            StuckKind::RollbackFailed | StuckKind::EngineFault => format!("{what} failed"),
+            StuckKind::RollbackFailed | StuckKind::EngineFault | StuckKind::QueueBlocked => {
+                format!("{what} failed")
+            }
         };
         let choices = choices(task, key);
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
