@@ -6,10 +6,8 @@ use std::{
 };
 
 use windlass_core::{
-    ActKey, AlarmCommand, AlarmId, ChildCommand, Command, Flow, LockCommand, LockName, LockOwner, Message,
-    Name, TaskId,
+    AlarmCommand, AlarmId, ChildCommand, Command, Flow, LockCommand, LockName, Message, Name, TaskId,
     planted::{Bug, is_planted},
-    wants_lock,
 };
 use windlass_store::{AttemptId, Change, Claimed, Envelope, MessageId, Now, StoreError};
 
@@ -32,7 +30,7 @@ pub(super) struct Batch {
     pub(super) now: Now,
     pub(super) tasks: BTreeMap<TaskId, TaskWork>,
     alarms: BTreeMap<AlarmId, AlarmWork>,
-    locks: BTreeMap<LockName, LockWork>,
+    pub(super) locks: BTreeMap<LockName, LockWork>,
     /// The newest versions of the flows whose tasks the batch starts.
     pub(super) flows: BTreeMap<Name, Arc<Flow>>,
     /// Messages that start a child task whose unique key belongs to another task, with that task. Found in an earlier
@@ -211,7 +209,7 @@ impl Batch {
     }
 
     /// Applies `act` to a task of the batch. Returns `None` if the batch does not have the task.
-    fn on_task<T>(&mut self, id: TaskId, act: impl FnOnce(&mut TaskWork, Now) -> T) -> Option<T> {
+    pub(super) fn on_task<T>(&mut self, id: TaskId, act: impl FnOnce(&mut TaskWork, Now) -> T) -> Option<T> {
         let task = self.tasks.get_mut(&id)?;
         let came_to = act(task, self.now);
         self.evaluated += task.take_evaluated();
@@ -272,51 +270,6 @@ impl Batch {
         None
     }
 
-    /// Grants a lock to an execution. An execution that no longer wants the lock never wants it again: release it to
-    /// the next owner.
-    fn grant(
-        &mut self,
-        owner: LockOwner,
-        name: &LockName,
-        fence: u64,
-        message: &MessageId,
-        place: Place,
-    ) -> bool {
-        if self.is_wanted(&owner, name) {
-            if owner.is_task() && !self.is_held_under(name, fence) {
-                // The grant is outdated: the queue was taken away, or its row was damaged.
-                return self.tell_task(owner.task, &queue_lost(name, fence), message, place);
-            }
-            let (key, turn, name) = (owner.key, owner.turn, name.clone());
-            return self.tell_task(owner.task, &Command::Granted { key, turn, name, fence }, message, place);
-        }
-        self.tell_lock(name, &LockCommand::Release { owner }, message, place)
-    }
-
-    /// Whether a lock that was loaded is held under this fencing token.
-    fn is_held_under(&self, name: &LockName, fence: u64) -> bool {
-        self.locks.get(name).and_then(LockWork::fence) == Some(fence)
-    }
-
-    /// If a task has lost its exclusive queue, the task learns it before the item is decided: all its other changes would
-    /// be conflicts. A closed queue must be opened first.
-    fn update_queue(&mut self, id: TaskId, place: Place) {
-        let task = self.tasks.get(&id).and_then(TaskWork::task);
-        let Some((name, fence)) = task.and_then(|task| task.queue_fence()) else { return };
-        let has_moved_on =
-            self.locks.get(name).is_some_and(|lock| lock.fence() != Some(fence) && !lock.is_closed());
-        if has_moved_on {
-            let command = queue_lost(name, fence);
-            self.on_task(id, |task, now| task.decide(&command, None, &[], place, now));
-        }
-    }
-
-    /// Whether an execution waits for a lock, according to the state loaded here.
-    fn is_wanted(&self, owner: &LockOwner, name: &LockName) -> bool {
-        let task = self.tasks.get(&owner.task).and_then(TaskWork::task);
-        task.is_some_and(|task| wants_lock(task, owner, name))
-    }
-
     /// Whether this batch has changed a task.
     fn is_changed(&self, id: &TaskId) -> bool {
         self.tasks.get(id).is_some_and(|work| !work.steps.is_empty())
@@ -349,7 +302,7 @@ impl Batch {
         self.on_task(id, |task, now| task.consume(command, message, place, now)).unwrap_or(false)
     }
 
-    fn tell_lock(
+    pub(super) fn tell_lock(
         &mut self,
         name: &LockName,
         command: &LockCommand,
@@ -403,12 +356,6 @@ impl Batch {
         }
         (changes, parts)
     }
-}
-
-/// What a task learns when its exclusive queue is not held under its fencing token.
-fn queue_lost(name: &LockName, fence: u64) -> Command {
-    let reason = "the queue is not held under this fencing token any more".into();
-    Command::Seized { key: ActKey::TASK, name: name.clone(), fence, reason, by: None }
 }
 
 async fn load_alarms(engine: &Engine, ids: Vec<AlarmId>) -> Result<BTreeMap<AlarmId, AlarmWork>, StoreError> {

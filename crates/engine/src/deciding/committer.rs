@@ -9,8 +9,12 @@
 //! decides while the other waits for the disk. Every reply, also a refusal, waits for the commit of its batch, so that
 //! the state it is based on is on disk. If a change conflicts, only its own items are decided again.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use windlass_core::{LockCommand, Message};
 use windlass_store::{Change, Envelope, Now, Outcome, StoreError};
 
 use crate::{
@@ -19,7 +23,7 @@ use crate::{
         batch::{Basis, Batch, Place},
         evaluation::{Deciding, Elsewhere},
         inbox::{Item, Operation, Replies, Reply},
-        part::{Logged, Pending, TaskPart},
+        part::{Logged, Part, Pending, TaskPart},
     },
     exchange::TakenAlong,
 };
@@ -42,6 +46,8 @@ struct Left {
     again: Vec<Place>,
     /// Items that are deferred to the next batch.
     put_off: Vec<Place>,
+    /// Requests of accepted tasks for their exclusive queues.
+    joins: Vec<(Place, Envelope)>,
 }
 
 impl Committer {
@@ -74,6 +80,7 @@ impl Committer {
             .collect();
         let count = open.len();
         let mut put_off = BTreeSet::new();
+        let mut joins: BTreeMap<usize, Vec<Envelope>> = BTreeMap::new();
         let (mut fault, mut basis) = (None, Basis::Known);
         let mut along = self.engine.take_along();
         let mut rounds = 0;
@@ -84,6 +91,9 @@ impl Committer {
                 Ok(left) => {
                     open = left.again;
                     put_off.extend(left.put_off);
+                    for ((operation, _), join) in left.joins {
+                        joins.entry(operation).or_default().push(join);
+                    }
                 }
                 Err(error) => {
                     fault = Some(error);
@@ -103,18 +113,21 @@ impl Committer {
         let put_off: BTreeSet<usize> = put_off.into_iter().map(|(operation, _)| operation).collect();
         let mut back = Vec::new();
         for (index, (mut operation, replies)) in operations.into_iter().zip(replies).enumerate() {
+            let asked = operation.items.len() - operation.added;
             let has_failed = fault.is_some() && unsettled.contains(&index);
-            if put_off.contains(&index) && !has_failed {
+            let waits = put_off.contains(&index) || joins.contains_key(&index);
+            if waits && !has_failed {
+                operation.add(joins.remove(&index).unwrap_or_default());
                 operation.settled = replies;
                 back.push(operation);
                 continue;
             }
             let replies: Replies = match &fault {
-                Some(error) if unsettled.contains(&index) => Err(error.clone()),
+                // What was asked for is settled, also if a message that was added is not.
+                Some(error) if replies[..asked].iter().any(Option::is_none) => Err(error.clone()),
                 _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
             };
-            // The caller may have gone away; the decision is final anyway.
-            let _ = operation.reply.send(replies);
+            operation.answer(replies);
         }
         self.engine.inbox.put_back(back);
         let handed_out = match along {
@@ -151,12 +164,15 @@ impl Committer {
         let decided_at = batch.now;
         let (changes, parts) =
             batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
-        let sent = self.sent(&changes);
+        let mut sent = self.sent(&changes);
+        let joining = take_joins(&mut sent, &changes, &parts);
         let outcomes = match along {
             Some(along) => along.commit(changes, decided_at).await?,
             None => self.engine.store.commit(changes).await?,
         };
         self.carry(sent, &outcomes);
+        let joins = joining.into_iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);
+        let joins = joins.filter_map(|(join, _)| join).collect();
         if parts.iter().any(|part| part.task.is_some()) {
             self.engine.announcing.stir();
         }
@@ -223,7 +239,7 @@ impl Committer {
         again.sort_unstable();
         // The next batch determines the results of an earlier round again.
         put_off.iter().for_each(|place| replies[place.0][place.1] = None);
-        Ok(Left { again, put_off })
+        Ok(Left { again, put_off, joins })
     }
 
     /// The messages that each change sends, if servers share the store: this server then delivers them itself, so that
@@ -276,4 +292,25 @@ impl Committer {
             None => self.engine.feed.dismiss(task.id),
         }
     }
+}
+
+/// Takes the requests for exclusive queues out of the messages that new tasks send, with the places of their submits. A
+/// submit is answered after its task has joined: whatever is submitted after that joins behind it, on any server.
+fn take_joins(
+    sent: &mut [Vec<Envelope>],
+    changes: &[Change],
+    parts: &[Part],
+) -> Vec<Option<(Place, Envelope)>> {
+    let parts = changes.iter().zip(parts).zip(sent);
+    let joins = parts.map(|((change, part), sent)| {
+        let is_new =
+            matches!(change, Change::Task(change) if change.before == 0 && change.consumes.is_none());
+        let place = part.pending.first().filter(|_| is_new)?.place;
+        let is_join = |envelope: &Envelope| {
+            matches!(envelope.message, Message::Lock { command: LockCommand::Join { .. }, .. })
+        };
+        let join = sent.iter().position(is_join)?;
+        Some((place, sent.swap_remove(join)))
+    });
+    joins.collect()
 }

@@ -140,10 +140,29 @@ pub(crate) struct Operation {
     pub(crate) items: Vec<Item>,
     /// If the operation was put back: the replies to its settled items.
     pub(crate) settled: Vec<Option<Reply>>,
+    /// The number of items at the end that the committer has added: the operation is answered after them, and without
+    /// their replies.
+    pub(crate) added: usize,
     pub(crate) reply: oneshot::Sender<Replies>,
 }
 
 impl Operation {
+    /// Adds messages that must be delivered before the operation is answered.
+    pub(crate) fn add(&mut self, messages: Vec<Envelope>) {
+        self.added += messages.len();
+        self.items.extend(messages.into_iter().map(Item::Message));
+    }
+
+    /// Sends the replies. The caller may have gone away; the decisions are final anyway.
+    pub(crate) fn answer(self, replies: Replies) {
+        let asked = self.items.len() - self.added;
+        let replies = replies.map(|mut replies| {
+            replies.truncate(asked);
+            replies
+        });
+        let _ = self.reply.send(replies);
+    }
+
     /// The replies to its items so far, one for each.
     pub(crate) fn take_settled(&mut self) -> Vec<Option<Reply>> {
         let mut settled = std::mem::take(&mut self.settled);
@@ -210,7 +229,7 @@ impl Inbox {
     /// Puts items in and waits until they are decided and on disk.
     pub(crate) async fn decide(&self, items: Vec<Item>) -> Replies {
         let (reply, answer) = oneshot::channel();
-        self.put(Operation { items, settled: Vec::new(), reply });
+        self.put(Operation { items, settled: Vec::new(), added: 0, reply });
         answer
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("the server is shutting down".to_owned())))
@@ -219,7 +238,7 @@ impl Inbox {
     /// Puts items in without waiting for their results.
     pub(crate) fn post(&self, items: Vec<Item>) {
         let (reply, _) = oneshot::channel();
-        self.put(Operation { items, settled: Vec::new(), reply });
+        self.put(Operation { items, settled: Vec::new(), added: 0, reply });
     }
 
     fn put(&self, operation: Operation) {

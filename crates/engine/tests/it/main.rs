@@ -8,6 +8,7 @@ mod commits;
 mod dates;
 mod engine;
 mod exchange;
+mod exclusive;
 mod faulty_store;
 mod leases;
 mod locks;

@@ -134,6 +134,19 @@ impl World {
         panic!("nothing moves");
     }
 
+    /// Polls `future` to its end, and commits nothing after the batch that answers it: the server then stands still.
+    pub(crate) fn drive_no_further<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..TURNS_MAX {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            futures_executor::block_on(self.committer.run_once(|| self.now()));
+        }
+        panic!("nothing moves");
+    }
+
     /// Polls `future` once, and commits what waits.
     pub(crate) fn turn<T>(&self, mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
         let mut context = Context::from_waker(Waker::noop());
@@ -157,14 +170,7 @@ impl World {
         key: Option<SubmitKey>,
     ) -> Result<Accepted, EngineError> {
         let input = Input::new(Json::parse(params).unwrap(), self.now().wall);
-        let submission = Submission {
-            flow: Name::new(flow).unwrap(),
-            version: None,
-            input,
-            key,
-            fingerprint_before: None,
-        };
-        self.drive(self.engine.submit(submission, self.now()))
+        self.drive(self.engine.submit(Submission { key, ..submission(flow, input) }, self.now()))
     }
 
     pub(crate) fn task(&self, id: TaskId) -> Arc<Task> {
@@ -296,6 +302,12 @@ impl<'a> WorkerInWorld<'a> {
 }
 
 /// A worker did it.
+/// A submit without an idempotency key.
+pub(crate) fn submission(flow: &str, input: Input) -> Submission {
+    let flow = Name::new(flow).unwrap();
+    Submission { flow, version: None, input, key: None, fingerprint_before: None }
+}
+
 pub(crate) fn ok() -> Said {
     Said::Ended(Outcome::Succeeded(None))
 }

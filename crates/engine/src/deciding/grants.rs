@@ -1,0 +1,63 @@
+//! Granted locks and exclusive queues in a batch.
+
+use windlass_core::{ActKey, Command, LockCommand, LockName, LockOwner, TaskId, wants_lock};
+use windlass_store::MessageId;
+
+use crate::deciding::{
+    batch::{Batch, Place},
+    lock_work::LockWork,
+    task_work::TaskWork,
+};
+
+impl Batch {
+    /// Grants a lock to an execution. An execution that no longer wants the lock never wants it again: release it to
+    /// the next owner.
+    pub(super) fn grant(
+        &mut self,
+        owner: LockOwner,
+        name: &LockName,
+        fence: u64,
+        message: &MessageId,
+        place: Place,
+    ) -> bool {
+        if self.is_wanted(&owner, name) {
+            if owner.is_task() && !self.is_held_under(name, fence) {
+                // The grant is outdated: the queue was taken away, or its row was damaged.
+                return self.tell_task(owner.task, &queue_lost(name, fence), message, place);
+            }
+            let (key, turn, name) = (owner.key, owner.turn, name.clone());
+            return self.tell_task(owner.task, &Command::Granted { key, turn, name, fence }, message, place);
+        }
+        self.tell_lock(name, &LockCommand::Release { owner }, message, place)
+    }
+
+    /// Whether a lock that was loaded is held under this fencing token.
+    fn is_held_under(&self, name: &LockName, fence: u64) -> bool {
+        self.locks.get(name).and_then(LockWork::fence) == Some(fence)
+    }
+
+    /// If a task has lost its exclusive queue, the task learns it before the item is decided: all its other changes would
+    /// be conflicts. A closed queue must be opened first.
+    pub(super) fn update_queue(&mut self, id: TaskId, place: Place) {
+        let task = self.tasks.get(&id).and_then(TaskWork::task);
+        let Some((name, fence)) = task.and_then(|task| task.queue_fence()) else { return };
+        let has_moved_on =
+            self.locks.get(name).is_some_and(|lock| lock.fence() != Some(fence) && !lock.is_closed());
+        if has_moved_on {
+            let command = queue_lost(name, fence);
+            self.on_task(id, |task, now| task.decide(&command, None, &[], place, now));
+        }
+    }
+
+    /// Whether an execution waits for a lock, according to the state loaded here.
+    pub(super) fn is_wanted(&self, owner: &LockOwner, name: &LockName) -> bool {
+        let task = self.tasks.get(&owner.task).and_then(TaskWork::task);
+        task.is_some_and(|task| wants_lock(task, owner, name))
+    }
+}
+
+/// What a task learns when its exclusive queue is not held under its fencing token.
+fn queue_lost(name: &LockName, fence: u64) -> Command {
+    let reason = "the queue is not held under this fencing token any more".into();
+    Command::Seized { key: ActKey::TASK, name: name.clone(), fence, reason, by: None }
+}

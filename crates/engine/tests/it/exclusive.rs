@@ -1,0 +1,164 @@
+//! Exclusive queues over the whole engine: one task at a time, in order, and none is lost.
+
+use std::sync::Arc;
+
+use windlass_core::{
+    ActKey, Command, Flow, Input, Json, LockRef, Name, OnFailure, QueueState, Rejection, TaskId, Timestamp,
+};
+use windlass_engine::EngineError;
+use windlass_store::memory::{MemorySink, SharedStore};
+
+use crate::world::{World, failed, flow, ok, submission};
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A flow whose tasks are in the exclusive queue `orders`.
+fn exclusive(flow_name: &str, steps: &[&str]) -> Flow {
+    Flow { exclusive: Some(LockRef::Name(name("orders"))), ..flow(flow_name, steps, 0) }
+}
+
+fn holder(world: &World) -> Option<TaskId> {
+    let lock = world.drive(world.engine.lock(&name("orders"))).ok()?;
+    lock.holder.map(|holder| holder.owner.task)
+}
+
+fn submit_at(world: &World, at: Timestamp) -> TaskId {
+    let input = Input { at: Some(at), ..Input::new(Json::empty(), world.now().wall) };
+    world.drive(world.engine.submit(submission("order", input), world.now())).unwrap().loaded.task.id
+}
+
+#[test]
+fn tasks_run_one_after_the_other_in_the_order_in_which_they_were_accepted() {
+    let world = World::new();
+    world.apply(exclusive("order", &["pay", "send"]));
+    let tasks: Vec<TaskId> = (0..5).map(|_| world.submit("order")).collect();
+    world.pass(100);
+    let mut worker = world.worker(1);
+    let mut fences = Vec::new();
+    for task in &tasks {
+        for _ in 0..2 {
+            let attempt = worker.take();
+            assert_eq!((attempt.id.task, holder(&world)), (*task, Some(*task)));
+            fences.push(attempt.task.queue_fence().unwrap().1);
+            worker.report(&attempt.token, ok());
+            world.pass(100);
+        }
+    }
+    assert!(fences.is_sorted() && fences[0] < fences[2], "{fences:?}");
+    assert_eq!(holder(&world), None);
+    assert!(world.drive(world.engine.locks(None, 10)).unwrap().is_empty());
+}
+
+#[test]
+fn start_times_come_first_also_those_in_the_past() {
+    let world = World::new();
+    world.apply(exclusive("order", &["pay"]));
+    let head = world.submit("order");
+    let second = world.submit("order");
+    let now = world.now().wall;
+    let (early, earliest) =
+        (submit_at(&world, Timestamp(now.0 - 10)), submit_at(&world, Timestamp(now.0 - 20)));
+    let late = submit_at(&world, Timestamp(now.0 + 500));
+    world.pass(200);
+    let third = world.submit("order");
+    world.pass(1000);
+    let mut worker = world.worker(1);
+    for task in [head, earliest, early, second, third, late] {
+        let attempt = worker.take();
+        assert_eq!(attempt.id.task, task);
+        worker.report(&attempt.token, ok());
+        world.pass(100);
+    }
+}
+
+#[test]
+fn an_operator_moves_the_queue_past_a_stuck_task_and_not_past_one_that_runs() {
+    let world = World::new();
+    world.apply(Flow { on_failure: OnFailure::Hold, ..exclusive("order", &["pay"]) });
+    let (first, second) = (world.submit("order"), world.submit("order"));
+    world.pass(100);
+    let skip = || world.drive(world.engine.skip_queue(name("orders"), "waits for the bank", None));
+    let mut worker = world.worker(1);
+    let attempt = worker.take();
+    assert!(matches!(skip(), Err(EngineError::Rejected(Rejection::UnderWay))));
+    worker.report(&attempt.token, failed("no"));
+    world.pass(100);
+    assert_eq!(holder(&world), Some(first), "a stuck task keeps the queue");
+    let (loaded, why) = world.drive(world.engine.why(second, world.now())).unwrap();
+    assert!(loaded.task.waits_for_queue() && why.first().as_str() == "exclusive", "{why:?}");
+    assert_eq!(skip().unwrap().task, first);
+    world.pass(100);
+    let attempt = worker.take();
+    assert_eq!(attempt.id.task, second);
+    let retry = Command::Resolve { step: 0, resolution: windlass_core::Resolution::Retry(None), by: None };
+    world.drive(world.engine.tell(first, retry)).unwrap();
+    world.pass(100);
+    assert!(world.task(first).waits_for_queue());
+    worker.report(&attempt.token, ok());
+    world.pass(100);
+    assert_eq!(worker.take().id.task, first);
+    assert!(matches!(
+        world.drive(world.engine.skip_queue(name("nothing"), "why", None)),
+        Err(EngineError::NoQueueHolder(_))
+    ));
+}
+
+#[test]
+fn a_restart_changes_neither_the_holder_nor_the_order() {
+    let sink = MemorySink::new([7; 32]);
+    let world = World::open(&sink);
+    world.apply(exclusive("order", &["pay"]));
+    let tasks: Vec<TaskId> = (0..3).map(|_| world.submit("order")).collect();
+    world.pass(100);
+    for task in tasks {
+        let world = World::open(&sink);
+        world.pass(1000);
+        let mut worker = world.worker(1);
+        let attempt = worker.take();
+        assert_eq!(attempt.id.task, task);
+        worker.report(&attempt.token, ok());
+        world.pass(100);
+    }
+}
+
+#[test]
+fn whoever_is_answered_first_is_in_the_queue_first_on_any_server() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let (one, two) = (World::over(store.clone(), 1), World::over(store, 2));
+    one.apply(exclusive("order", &["pay"]));
+    let submit = |world: &World| {
+        let submission = submission("order", Input::new(Json::empty(), world.now().wall));
+        let accepted = world.drive_no_further(world.engine.submit(submission, world.now()));
+        accepted.unwrap().loaded.task.id
+    };
+    let tasks: Vec<TaskId> = (0..6).map(|n| submit([&one, &two][n % 2])).collect();
+    let lock = one.drive(one.engine.lock(&name("orders"))).unwrap();
+    let waiters = lock.waiters().map(|waiter| waiter.owner.task);
+    let order: Vec<TaskId> = lock.holder.iter().map(|holder| holder.owner.task).chain(waiters).collect();
+    assert_eq!(order, tasks, "without a service that carries messages");
+}
+
+#[test]
+fn a_task_whose_queue_was_taken_away_starts_nothing_before_it_learns_of_that() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let (one, two) = (World::over(store.clone(), 1), World::over(store, 2));
+    one.apply(exclusive("order", &["pay", "send"]));
+    let (first, second) = (one.submit("order"), one.submit("order"));
+    one.pass(100);
+    let mut worker = one.worker(1);
+    let attempt = worker.take();
+    assert_eq!(attempt.id.task, first);
+    // The other server takes the queue away and dies before it delivers the message about that.
+    two.drive_no_further(two.engine.seize_lock(name("orders"), "its machine is gone", None)).unwrap();
+    assert_eq!(holder(&two), Some(second));
+    worker.report(&attempt.token, ok());
+    let task = one.task(first);
+    assert_eq!(task.act(ActKey::forward(0)).unwrap().state, windlass_core::ActState::Succeeded);
+    assert_eq!(task.act(ActKey::forward(1)).unwrap().state, windlass_core::ActState::Parked);
+    assert_eq!(task.state.queue.state, QueueState::Waiting);
+    one.pass(2000);
+    let attempt = worker.take();
+    assert_eq!(attempt.id.task, second);
+}
