@@ -17,7 +17,7 @@ pub(crate) struct Answer {
 }
 
 /// All reasons, as runs count them.
-pub(crate) const KINDS: [&str; 20] = [
+pub(crate) const KINDS: [&str; 21] = [
     "why: ended",
     "why: stuck",
     "why: task_paused",
@@ -31,6 +31,7 @@ pub(crate) const KINDS: [&str; 20] = [
     "why: signal",
     "why: child",
     "why: lock",
+    "why: exclusive",
     "why: members",
     "why: queue_paused",
     "why: no_worker",
@@ -41,7 +42,7 @@ pub(crate) const KINDS: [&str; 20] = [
 ];
 
 /// All removable blockers, as runs count them.
-pub(crate) const TAKEN_AWAY: [&str; 11] = [
+pub(crate) const TAKEN_AWAY: [&str; 12] = [
     "taken away: a pause",
     "taken away: the pause of a queue",
     "taken away: what a person was to settle",
@@ -53,6 +54,7 @@ pub(crate) const TAKEN_AWAY: [&str; 11] = [
     "taken away: an attempt with a worker",
     "taken away: a place in a queue",
     "taken away: something on its way",
+    "taken away: what the holder of a queue waits for",
 ];
 
 /// The name under which the removal of a blocker is counted.
@@ -64,6 +66,7 @@ pub(crate) fn taken_away(why: &Why) -> &'static str {
         Why::Signal { .. } => TAKEN_AWAY[3],
         Why::Limited { .. } => TAKEN_AWAY[4],
         Why::Lock { holder: Some(_), .. } => TAKEN_AWAY[5],
+        Why::Exclusive { holder: Some(_), .. } => TAKEN_AWAY[11],
         Why::NoWorker { .. } => TAKEN_AWAY[6],
         Why::Scheduled { .. }
         | Why::Retry { .. }

@@ -53,7 +53,17 @@ pub(crate) fn draw(world: &World, person: usize) -> Flow {
         on_failure: if world.chance(250) { OnFailure::Hold } else { OnFailure::Rollback },
         deadline: world.chance(120).then(|| Millis(world.within(3_000..=60_000))),
         unique: world.chance(150).then(|| unique(world)),
+        exclusive: world.chance(200).then(|| exclusive(world, person)),
         ..Flow::new(name(person), steps)
+    }
+}
+
+/// The exclusive queue of the tasks of a flow. Flows share it only with later versions of themselves: a task that waits
+/// for a child task must not keep the queue of that child.
+fn exclusive(world: &World, person: usize) -> LockRef {
+    match world.chance(600) {
+        true => LockRef::Name(named(&format!("queue-{person}"))),
+        false => LockRef::Expression(expression(&format!("'queue-{person}-' + string(size)"))),
     }
 }
 

@@ -74,9 +74,12 @@ impl Post {
         });
         known
             || self.messages().any(|message| match message {
-                Message::Lock { name: of, command: windlass_core::LockCommand::Acquire { owner: other } } => {
-                    (of, other) == (name, owner)
-                }
+                Message::Lock {
+                    name: of,
+                    command:
+                        windlass_core::LockCommand::Acquire { owner: other }
+                        | windlass_core::LockCommand::Join { owner: other, .. },
+                } => (of, other) == (name, owner),
                 // An operator took it away before its owner learned of it.
                 Message::Granted { name: of, owner: other, .. }
                 | Message::Seized { name: of, owner: other, .. } => (of, other) == (name, owner),

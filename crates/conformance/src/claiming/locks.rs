@@ -3,7 +3,7 @@
 use windlass_core::{
     ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Name, TaskId, Timestamp,
 };
-use windlass_store::{Change, Envelope, LockChange, Outcome, Sender};
+use windlass_store::{Change, Envelope, LockChange, Outcome, Sender, TaskChange};
 
 use crate::{World, history::line, topic};
 
@@ -16,6 +16,7 @@ topic![
     the_fence_of_a_deleted_lock_grows_though_the_clock_went_back,
     what_was_decided_below_the_floor_is_a_conflict,
     the_floor_of_locks_stays_over_a_restart,
+    a_task_changes_under_the_fence_of_its_exclusive_queue_alone,
 ];
 
 fn name(text: &str) -> Name {
@@ -102,7 +103,7 @@ async fn a_lock_and_a_task_consume_one_anothers_messages_once(mut world: World) 
     };
     let command = Command::Granted { key: owner.key, turn: owner.turn, name, fence };
     let change = world.decide(id, &command).await;
-    let change = windlass_store::TaskChange { consumes: Some(granted[0].id.clone()), ..change };
+    let change = TaskChange { consumes: Some(granted[0].id.clone()), ..change };
     let outcomes = world.commit(vec![change.clone().into(), change.into()]).await;
     assert_eq!(outcomes, [Outcome::Committed, Outcome::Conflict]);
     assert_eq!(world.messages().await, []);
@@ -187,4 +188,36 @@ async fn the_floor_of_locks_stays_over_a_restart(mut world: World) {
     world.reopen().await;
     assert_eq!(world.store().lock_floor().await, Ok(floor));
     assert!(hold_once(&mut world, "disk", 2).await > first);
+}
+
+async fn a_task_changes_under_the_fence_of_its_exclusive_queue_alone(mut world: World) {
+    let flow = world.add_flow(line("order", 1)).await;
+    let id = world.submit(&flow).await;
+    tell(&mut world, "orders", &LockCommand::Join { owner: LockOwner::task(id, 1), order: None }).await;
+    let other = LockOwner::task(TaskId(2), 1);
+    tell(&mut world, "orders", &LockCommand::Join { owner: other, order: None }).await;
+    let fence = current(&mut world, "orders").await.holder.expect("the task has it").fence;
+    let pause = Command::Pause { by: None };
+    let under = |change: TaskChange, queue: &str, fence: u64| TaskChange {
+        fence: Some((name(queue), fence)),
+        ..change
+    };
+    let change = world.decide(id, &pause).await;
+    let wrong = [("orders", fence + 1), ("orders", fence - 1), ("others", fence)];
+    for (queue, fence) in wrong {
+        let change = under(change.clone(), queue, fence);
+        assert_eq!(world.commit_one(Change::from(change)).await, Outcome::Conflict, "{queue} {fence}");
+    }
+    assert_eq!(world.commit_one(Change::from(under(change, "orders", fence))).await, Outcome::Committed);
+    // The queue passes on in the commit before the change, and in the same one.
+    let seize = LockCommand::Seize { reason: "gone".into(), by: None };
+    let resume = world.decide(id, &Command::Resume { by: None }).await;
+    let passes = self::change(&mut world, "orders", &seize).await;
+    let changes = vec![Change::Lock(passes), Change::from(under(resume.clone(), "orders", fence))];
+    assert_eq!(world.commit(changes).await, [Outcome::Committed, Outcome::Conflict]);
+    assert_eq!(
+        world.commit_one(Change::from(under(resume.clone(), "orders", fence))).await,
+        Outcome::Conflict
+    );
+    assert_eq!(world.commit_one(Change::from(resume)).await, Outcome::Committed);
 }

@@ -55,13 +55,20 @@ pub fn evolve(task: &mut Task, event: &Event) {
                 act.state = ActState::Ready;
             });
         }
-        EventKind::ActParked { key, attempt } => change(task, *key, |act| {
-            if act.state != ActState::Ready {
-                act.ready_at = Some(at);
-            }
-            act.attempt = *attempt;
-            act.state = ActState::Parked;
-        }),
+        EventKind::ActParked { key, attempt } => {
+            let lacks_queue = task.lacks_queue();
+            change(task, *key, |act| {
+                if act.state != ActState::Ready {
+                    act.ready_at = Some(at);
+                }
+                act.attempt = *attempt;
+                act.state = ActState::Parked;
+                // The task that has the queue may need them.
+                if lacks_queue {
+                    forget_locks(act);
+                }
+            });
+        }
         EventKind::ActStarted { key, .. } => start(task, *key, at),
         EventKind::ActRetrying { key, until, failure, .. } => change(task, *key, |act| {
             act.failures += 1;
@@ -184,8 +191,10 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::QueueGranted { fence } => task.state.queue.state = QueueState::Granted { fence: *fence },
         EventKind::QueueLost { .. } => {
             task.state.queue.state = QueueState::Out;
-            let open: Vec<ActKey> = task.open_acts().map(|(key, _)| key).collect();
-            open.into_iter().for_each(|key| change(task, key, forget_locks));
+            // A worker may have a ready attempt, which keeps its locks.
+            let waiting = task.open_acts().filter(|(_, act)| act.state != ActState::Ready);
+            let waiting: Vec<ActKey> = waiting.map(|(key, _)| key).collect();
+            waiting.into_iter().for_each(|key| change(task, key, forget_locks));
         }
         EventKind::SignalKept { name, params, by } => {
             task.state.signals.push(KeptSignal { name: name.clone(), params: params.clone(), by: by.clone() })

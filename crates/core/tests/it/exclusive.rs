@@ -223,6 +223,29 @@ fn with_the_queue_a_task_releases_the_locks_of_its_steps() {
 }
 
 #[test]
+fn a_running_attempt_keeps_its_locks_when_the_queue_is_seized_and_one_that_waits_does_not() {
+    let mut flow = flow();
+    flow.steps[0].locks = vec![LockRef::Name(name("a"))];
+    let mut world = begin(flow);
+    let number = world.act(STEP).attempt;
+    world.held.insert(STEP, (number, world.now));
+    world.handed_out.insert(STEP, number);
+    join(&mut world, None);
+    world.tell_lock(&name("orders"), &LockCommand::Seize { reason: "gone".into(), by: anna() });
+    world.hear();
+    assert!(world.locks[&name("a")].holder.is_some() && world.act(STEP).state == ActState::Ready);
+    // The worker gives it back unrun.
+    world.held.remove(&STEP);
+    let attempt = world.attempt(STEP, None);
+    apply(&mut world, &Command::Park(attempt));
+    world.hear();
+    assert!(world.locks[&name("a")].holder.is_none());
+    assert_eq!((world.act(STEP).state, world.task.waits_for_queue()), (ActState::Parked, true));
+    release(&mut world);
+    assert_eq!((world.act(STEP).state, holder(&world)), (ActState::Ready, MINE));
+}
+
+#[test]
 fn a_step_that_names_the_queue_of_its_task_as_a_lock_does_not_wait_for_itself() {
     let mut flow = flow();
     flow.steps[0].locks = vec![LockRef::Name(name("orders"))];

@@ -4,8 +4,8 @@
 use std::{pin::Pin, rc::Rc};
 
 use windlass_core::{
-    ActState, Actor, AlarmCommand, AlarmId, Awaited, Command, Json, Name, Pause, Phase, Resolution, Task,
-    TaskId,
+    ActState, Actor, AlarmCommand, AlarmId, Awaited, Command, Json, Lock, Name, Pause, Phase, Resolution,
+    Task, TaskId,
 };
 use windlass_engine::EngineError;
 use windlass_store::TaskQuery;
@@ -46,7 +46,7 @@ impl Caretaker {
     async fn interfere(&self) {
         let world = &self.world;
         let Some(task) = self.any_task() else { return };
-        match world.below(16) {
+        match world.below(17) {
             0 => self.tell(task.id, Command::Cancel { by: by() }).await,
             1 | 2 => self.tell(task.id, Command::Pause { by: by() }).await,
             3 | 4 => self.tell(task.id, Command::Resume { by: by() }).await,
@@ -65,6 +65,7 @@ impl Caretaker {
             8 | 9 => self.signal(task.id, world.chance(700)).await,
             10..=12 => self.limit().await,
             13 => self.seize_lock().await,
+            14 => self.skip_queue().await,
             _ => self.resolve(&task).await,
         }
     }
@@ -242,6 +243,27 @@ impl Caretaker {
             .await;
         if told.is_some() {
             world.count("command: lock taken away");
+        }
+    }
+
+    /// Moves a random exclusive queue past the task that has it.
+    async fn skip_queue(&self) {
+        let world = &self.world;
+        let held = |lock: &&Lock| lock.holder.is_some_and(|holder| holder.owner.is_task());
+        let names: Vec<Name> = {
+            let judge = world.judge.borrow();
+            judge.truth.post.locks.values().filter(held).map(|lock| lock.name.clone()).collect()
+        };
+        let Some(name) = world.choose(&names).cloned() else { return };
+        world.tell(|| format!("somebody moves the exclusive queue {name} past its task"));
+        let told = self
+            .ask(move |live| {
+                let name = name.clone();
+                Box::pin(async move { live.engine.skip_queue(name, "it takes too long", by()).await })
+            })
+            .await;
+        if told.is_some() {
+            world.count("command: queue moved past a task");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
 const TASKS_MAX: usize = 12;
 
 /// How often another blocker may appear behind a removed one before the task has moved.
-const ROUNDS_MAX: usize = 60;
+const ROUNDS_MAX: usize = 300;
 
 /// How long a task may take to move after its blocker was removed: hanging attempts end with their timeouts,
 /// and leases of killed workers must end.
@@ -69,6 +69,10 @@ impl Unblocker {
     async fn moves(&self, asked_of: TaskId, before: &Task, answer: &Answer) -> bool {
         let (about, reason) = answer.deepest();
         let begun = self.world.now();
+        let holder = match &reason.why {
+            Why::Exclusive { holder: Some(holder), .. } => self.task(holder.task),
+            _ => None,
+        };
         loop {
             if self.task(about).is_none_or(|now| has_moved(before, &now)) {
                 return true;
@@ -78,6 +82,11 @@ impl Unblocker {
             let (now_about, now_reason) = again.deepest();
             if identity(about, &reason) != identity(now_about, &now_reason) {
                 return self.task(about).is_none_or(|now| has_moved(before, &now));
+            }
+            let now = holder.as_ref().and_then(|holder| self.task(holder.id));
+            if holder.as_ref().zip(now).is_some_and(|(before, now)| has_moved(before, &now)) {
+                // The task that has the queue goes on: what it waits for now is another blocker.
+                return false;
             }
             let is_paused = matches!(reason.why, Why::QueuePaused { .. } | Why::Paused { .. });
             if is_paused && self.world.now() > begun + LATE_MS {
@@ -126,6 +135,13 @@ impl Unblocker {
             Why::QueuePaused { module, .. } => self.resume_queue(module).await,
             Why::Limited { state, .. } => self.lift_limit(&state.limit.name).await,
             Why::Lock { name, holder: Some(_), .. } => self.seize_lock(name).await,
+            Why::Exclusive { holder: Some(holder), .. } => {
+                let answer = self.ask(holder.task).await;
+                let (about, reason) = answer.deepest();
+                if let Some(task) = self.task(about) {
+                    Box::pin(self.take_away(&task, &reason)).await;
+                }
+            }
             Why::NoWorker { .. } => start_spare_workers(&self.world),
             // Other blockers end by themselves: a time, a turn, the end of an attempt.
             _ => {}
@@ -218,7 +234,9 @@ fn identity(task: TaskId, reason: &Reason) -> String {
             format!("{attempt} {until:?}")
         }
         Why::Delayed { until } => format!("{until:?}"),
-        Why::Lock { name, holder, before, .. } => format!("{name} {holder:?} {before}"),
+        Why::Lock { name, holder, before, .. } | Why::Exclusive { queue: name, holder, before, .. } => {
+            format!("{name} {holder:?} {before}")
+        }
         Why::Limited { state, .. } => state.limit.name.to_string(),
         Why::Queued { before, .. } => before.to_string(),
         Why::Child { task, child } => {

@@ -9,6 +9,7 @@ mod children;
 mod effects;
 mod ending;
 mod engine_faults;
+mod exclusive;
 mod hand_outs;
 mod joins;
 mod leases;
@@ -68,6 +69,7 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<engine_faults::EngineFaults>::default(),
         Box::<ending::EveryTaskEnds>::default(),
         Box::<locks::Locks>::default(),
+        Box::<exclusive::ExclusiveQueues>::default(),
         Box::new(reasons::Reasons::new(config)),
         Box::<children::Children>::default(),
         Box::<announced_events::AnnouncedEvents>::default(),

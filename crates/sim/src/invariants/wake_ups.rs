@@ -30,6 +30,7 @@ impl Invariant for WakeUps {
         if !task.is_ended()
             && !by_person
             && !by_lock(task, truth)
+            && !by_queue(task, truth)
             && !by_child(task, truth)
             && waits(task).is_empty()
         {
@@ -46,6 +47,14 @@ fn by_lock(task: &Task, truth: &Truth) -> bool {
         let owner = LockOwner { task: task.id, key, turn: act.turn() };
         act.wanted_lock().is_some_and(|lock| truth.post.is_to_get(&lock.name, &owner))
     })
+}
+
+/// Whether the task will get its exclusive queue.
+fn by_queue(task: &Task, truth: &Truth) -> bool {
+    let (queue, owner) = (task.input.exclusive.as_ref(), task.queue_owner());
+    queue
+        .zip(owner)
+        .is_some_and(|(queue, owner)| task.waits_for_queue() && truth.post.is_to_get(queue, &owner))
 }
 
 /// Whether an awaited child is active, or a message to or from it is in transit.

@@ -125,6 +125,12 @@ impl Check<'_> {
                 let is_so = task.state.phase == Phase::Scheduled && task.input.at == Some(*at);
                 holds(is_so, || format!("it is {:?} with {:?}", task.state.phase, task.input.at))
             }
+            Why::Exclusive { queue, holder, before, .. } => {
+                let owner = task.queue_owner().filter(|_| task.waits_for_queue());
+                let owner = owner.filter(|_| task.input.exclusive.as_ref() == Some(queue));
+                let owner = owner.ok_or("it does not wait for this queue")?;
+                self.check_holder(queue, owner, holder.as_ref(), *before)
+            }
             _ => Err("it says nothing of the task as a whole".into()),
         }
     }
@@ -143,6 +149,8 @@ impl Check<'_> {
         }
         let paused = task.state.pause == Pause::Held;
         holds(!paused || has(|why| matches!(why, Why::Paused { .. })), || "it is paused".into())?;
+        let waits = task.waits_for_queue();
+        holds(!waits || has(|why| matches!(why, Why::Exclusive { .. })), || "it waits for its queue".into())?;
         let scheduled = task.state.phase == Phase::Scheduled;
         holds(!scheduled || has(|why| matches!(why, Why::Scheduled { .. })), || "it is scheduled".into())
     }

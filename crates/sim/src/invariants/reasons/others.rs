@@ -1,7 +1,7 @@
 //! Reasons that name another task: the child of a step, and the holder of a lock.
 
-use windlass_core::{Act, ActKey, Lock, LockOwner, Task};
-use windlass_engine::Why;
+use windlass_core::{Act, ActKey, Lock, LockName, LockOwner, Task};
+use windlass_engine::{HeldBy, Why};
 
 use super::{Check, holds};
 use crate::{answer::kind, kinds::Kind};
@@ -41,6 +41,17 @@ impl Check<'_> {
             format!("it waits for {wanted:?} since {:?}", act.ready_at)
         })?;
         let me = LockOwner { task: task.id, key, turn: act.turn() };
+        self.check_holder(name, me, holder.as_ref(), *before)
+    }
+
+    /// Checks who has the lock that `me` waits for, and how many wait before it.
+    pub(super) fn check_holder(
+        &self,
+        name: &LockName,
+        me: LockOwner,
+        holder: Option<&HeldBy>,
+        before: usize,
+    ) -> Result<(), String> {
         let is_so = |lock: Option<&Lock>| {
             let other = lock.and_then(|lock| lock.holder).filter(|other| other.owner != me);
             let place = lock.and_then(|lock| lock.place(&me)).unwrap_or_default();
@@ -51,7 +62,7 @@ impl Check<'_> {
                 (None, None) => true,
                 _ => false,
             };
-            same && place == *before
+            same && place == before
         };
         let over = self.facts.locks.get(name);
         let at = self.answer.asked_at;
