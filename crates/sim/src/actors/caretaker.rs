@@ -46,7 +46,7 @@ impl Caretaker {
     async fn interfere(&self) {
         let world = &self.world;
         let Some(task) = self.any_task() else { return };
-        match world.below(17) {
+        match world.below(18) {
             0 => self.tell(task.id, Command::Cancel { by: by() }).await,
             1 | 2 => self.tell(task.id, Command::Pause { by: by() }).await,
             3 | 4 => self.tell(task.id, Command::Resume { by: by() }).await,
@@ -64,7 +64,7 @@ impl Caretaker {
             }
             8 | 9 => self.signal(task.id, world.chance(700)).await,
             10..=12 => self.limit().await,
-            13 => self.seize_lock().await,
+            13 | 15 => self.seize_lock().await,
             14 => self.skip_queue().await,
             _ => self.resolve(&task).await,
         }

@@ -28,6 +28,9 @@ const PATIENCE_MS: u64 = 180_000;
 /// How long calls of others may still be in transit after these actors have stopped.
 const LATE_MS: u64 = 20_000;
 
+/// How long the blocker of the task that has an exclusive queue may need, until that task is asked again.
+const HOLDER_MS: u64 = 5_000;
+
 type Doing = Pin<Box<dyn Future<Output = Result<(), EngineError>>>>;
 
 /// Removes the blockers of some tasks, one after another.
@@ -69,10 +72,6 @@ impl Unblocker {
     async fn moves(&self, asked_of: TaskId, before: &Task, answer: &Answer) -> bool {
         let (about, reason) = answer.deepest();
         let begun = self.world.now();
-        let holder = match &reason.why {
-            Why::Exclusive { holder: Some(holder), .. } => self.task(holder.task),
-            _ => None,
-        };
         loop {
             if self.task(about).is_none_or(|now| has_moved(before, &now)) {
                 return true;
@@ -83,9 +82,9 @@ impl Unblocker {
             if identity(about, &reason) != identity(now_about, &now_reason) {
                 return self.task(about).is_none_or(|now| has_moved(before, &now));
             }
-            let now = holder.as_ref().and_then(|holder| self.task(holder.id));
-            if holder.as_ref().zip(now).is_some_and(|(before, now)| has_moved(before, &now)) {
-                // The task that has the queue goes on: what it waits for now is another blocker.
+            let is_held_up = matches!(reason.why, Why::Exclusive { holder: Some(_), .. });
+            if is_held_up && self.world.now() > begun + HOLDER_MS {
+                // The task that has the queue may wait for something else by now.
                 return false;
             }
             let is_paused = matches!(reason.why, Why::QueuePaused { .. } | Why::Paused { .. });
