@@ -10,6 +10,7 @@ mod demo;
 mod docs;
 mod enqueue;
 mod evaluation;
+mod exclusive;
 mod failover;
 mod flows;
 mod hints;
