@@ -9,7 +9,7 @@ use windlass_core::{
     AlarmCommand, AlarmId, ChildCommand, Command, Flow, LockCommand, LockName, Message, Name, TaskId,
     planted::{Bug, is_planted},
 };
-use windlass_store::{AttemptId, Change, Claimed, Envelope, MessageId, Now, StoreError};
+use windlass_store::{Change, Envelope, MessageId, Now, StoreError};
 
 use crate::{
     Engine,
@@ -170,10 +170,8 @@ impl Batch {
         if let Some(error) = self.damage(item) {
             return Some(Reply::Damaged(error));
         }
-        if let Item::Task { id, .. }
-        | Item::Lost { claimed: Claimed { id: AttemptId { task: id, .. }, .. }, .. } = item
-        {
-            self.update_queue(*id, place);
+        for id in item.looks_at().into_iter().flatten() {
+            self.update_queue(id, place);
         }
         match item {
             // Another new task of this batch has the id. Once that task is on disk, the store refuses this one.
@@ -251,6 +249,7 @@ impl Batch {
                 return Some(Reply::Conflict);
             }
             Message::Granted { owner, name, fence } => self.grant(*owner, name, *fence, id, place),
+            Message::Seized { owner, .. } if owner.is_task() && !self.is_in_queue(owner) => false,
             Message::Seized { owner, name, fence, reason, by } => {
                 let (name, reason, by) = (name.clone(), reason.clone(), by.clone());
                 let command = Command::Seized { key: owner.key, name, fence: *fence, reason, by };

@@ -49,6 +49,12 @@ impl Batch {
         }
     }
 
+    /// Whether a task is in its exclusive queue under this request, holding it or waiting for it.
+    pub(super) fn is_in_queue(&self, owner: &LockOwner) -> bool {
+        let task = self.tasks.get(&owner.task).and_then(TaskWork::task);
+        task.is_some_and(|task| task.queue_owner() == Some(*owner))
+    }
+
     /// Whether an execution waits for a lock, according to the state loaded here.
     pub(super) fn is_wanted(&self, owner: &LockOwner, name: &LockName) -> bool {
         let task = self.tasks.get(&owner.task).and_then(TaskWork::task);

@@ -29,6 +29,13 @@ fn submit_at(world: &World, at: Timestamp) -> TaskId {
     world.drive(world.engine.submit(submission("order", input), world.now())).unwrap().loaded.task.id
 }
 
+/// Submits a task to a server that stands still once it has answered.
+fn submit_only(world: &World) -> TaskId {
+    let submission = submission("order", Input::new(Json::empty(), world.now().wall));
+    let accepted = world.drive_no_further(world.engine.submit(submission, world.now()));
+    accepted.unwrap().loaded.task.id
+}
+
 #[test]
 fn tasks_run_one_after_the_other_in_the_order_in_which_they_were_accepted() {
     let world = World::new();
@@ -128,12 +135,7 @@ fn whoever_is_answered_first_is_in_the_queue_first_on_any_server() {
     let store = Arc::new(SharedStore::new([7; 32]));
     let (one, two) = (World::over(store.clone(), 1), World::over(store, 2));
     one.apply(exclusive("order", &["pay"]));
-    let submit = |world: &World| {
-        let submission = submission("order", Input::new(Json::empty(), world.now().wall));
-        let accepted = world.drive_no_further(world.engine.submit(submission, world.now()));
-        accepted.unwrap().loaded.task.id
-    };
-    let tasks: Vec<TaskId> = (0..6).map(|n| submit([&one, &two][n % 2])).collect();
+    let tasks: Vec<TaskId> = (0..6).map(|n| submit_only([&one, &two][n % 2])).collect();
     let lock = one.drive(one.engine.lock(&name("orders"))).unwrap();
     let waiters = lock.waiters().map(|waiter| waiter.owner.task);
     let order: Vec<TaskId> = lock.holder.iter().map(|holder| holder.owner.task).chain(waiters).collect();
@@ -164,4 +166,28 @@ fn a_task_whose_queue_was_taken_away_starts_nothing_before_it_learns_of_that() {
     }
     let attempt = worker.take();
     assert_eq!(attempt.id.task, second);
+}
+
+#[test]
+fn messages_to_a_task_arrive_although_its_queue_was_taken_away_before_them() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let (one, two) = (World::over(store.clone(), 1), World::over(store, 2));
+    let mut flow = exclusive("order", &["pay"]);
+    flow.steps[0].locks = vec![LockRef::Name(name("bank"))];
+    one.apply(flow);
+    let task = submit_only(&one);
+    // The task gets the queue and requests the lock, and the grant of the lock is on its way.
+    (0..2).for_each(|_| one.commit_once());
+    assert!(one.drive_no_further(one.engine.lock(&name("bank"))).is_ok());
+    two.drive_no_further(two.engine.seize_lock(name("orders"), "its machine is gone", None)).unwrap();
+    for _ in 0..20 {
+        one.be_heard();
+        one.pass(100);
+    }
+    let mut worker = one.worker(1);
+    let attempt = worker.take();
+    assert_eq!((attempt.id.task, holder(&one)), (task, Some(task)));
+    worker.report(&attempt.token, ok());
+    one.pass(100);
+    assert!(one.task(task).is_ended());
 }

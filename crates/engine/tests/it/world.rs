@@ -142,9 +142,14 @@ impl World {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            futures_executor::block_on(self.committer.run_once(|| self.now()));
+            self.commit_once();
         }
         panic!("nothing moves");
+    }
+
+    /// Commits one batch.
+    pub(crate) fn commit_once(&self) {
+        futures_executor::block_on(self.committer.run_once(|| self.now()));
     }
 
     /// Polls `future` once, and commits what waits.
