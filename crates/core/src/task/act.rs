@@ -157,7 +157,7 @@ impl ActKey {
         Self { step, member: 0, direction: Direction::Rollback }
     }
 
-    /// Stands for a task as a whole where a lock names its owner: no step has this index.
+    /// The owner of a lock that a task as a whole holds: no step has this index.
     pub const TASK: Self = Self { step: u32::MAX as usize, member: 0, direction: Direction::Forward };
 
     /// The same execution of one of the step's items, from 1; 0 is the step as a whole.

@@ -65,9 +65,9 @@ pub(crate) enum Move {
     Signal(usize),
     /// The next message of a lock arrives.
     Hear,
-    /// A person moves the exclusive queue past the task.
+    /// An operator moves the exclusive queue past the task.
     SkipQueue,
-    /// A person takes the exclusive queue from the task, at the lock.
+    /// An operator takes the exclusive queue from the task, at the lock.
     SeizeQueue,
 }
 
@@ -298,7 +298,7 @@ impl World {
         assert_eq!(raised, troubles, "alarms are there for what waits for a person: {:#?}", self.task);
     }
 
-    /// Whether the lock has this holder, or said a moment ago that a person took it away.
+    /// Whether the lock has this holder, or said a moment ago that an operator took it away.
     fn holds(&self, lock: &Lock, owner: LockOwner) -> bool {
         let taken = |message: &Message| matches!(message, Message::Seized { owner: of, .. } if *of == owner);
         lock.holder.is_some_and(|holder| holder.owner == owner) || self.said.iter().any(taken)

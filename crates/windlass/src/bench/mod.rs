@@ -57,6 +57,8 @@ pub(crate) enum Workload {
     Latency,
     /// One task of three steps at a time.
     Chain3Latency,
+    /// One step that does nothing, of tasks in one exclusive queue.
+    Exclusive,
 }
 
 /// The results of a run.
@@ -124,12 +126,13 @@ impl Workload {
             Self::Saga3 => "saga3",
             Self::Latency => "latency",
             Self::Chain3Latency => "chain3-latency",
+            Self::Exclusive => "exclusive",
         }
     }
 
     fn steps(self) -> usize {
         match self {
-            Self::Noop | Self::Bulk | Self::Latency => 1,
+            Self::Noop | Self::Bulk | Self::Latency | Self::Exclusive => 1,
             Self::Chain3 | Self::Saga3 | Self::Chain3Latency => 3,
         }
     }
@@ -160,7 +163,11 @@ impl Workload {
                 step
             })
             .collect();
-        Ok(serde_json::from_value(serde_json::json!({"flow": self.as_str(), "steps": steps}))?)
+        let mut flow = serde_json::json!({"flow": self.as_str(), "steps": steps});
+        if self == Self::Exclusive {
+            flow["exclusive"] = "bench".into();
+        }
+        Ok(serde_json::from_value(flow)?)
     }
 }
 
@@ -175,7 +182,7 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
     let cpu_before = (site.cpu_ms()?, cpu_ms(std::process::id())?);
     let started = Instant::now();
     let (latencies, accepted) = match workload {
-        Workload::Noop | Workload::Chain3 | Workload::Saga3 => {
+        Workload::Noop | Workload::Chain3 | Workload::Saga3 | Workload::Exclusive => {
             (submit_all(&clients, workload, n).await?, None)
         }
         Workload::Bulk => {
@@ -184,7 +191,7 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
         }
         Workload::Latency | Workload::Chain3Latency => (one_by_one(&client, workload, n).await?, None),
     };
-    wait_until_idle(&client, &mut site).await?;
+    wait_until_idle(&client, workload, &mut site).await?;
     let finished = started.elapsed();
     let server_rss_mb = site.server_rss_mb()?;
     let counts_after = StoreCounts::of(site.urls()).await?;
@@ -297,11 +304,21 @@ fn picked_up_after(task: &Task) -> anyhow::Result<Duration> {
     Ok(Duration::from_micros(picked_up.picked_up_us))
 }
 
-/// Waits until no attempt is ready or running.
-async fn wait_until_idle(client: &Client, site: &mut Site) -> anyhow::Result<()> {
+/// The number of attempts that are ready or running, and of tasks that have or await their exclusive queue.
+async fn open(client: &Client, workload: Workload) -> anyhow::Result<u64> {
+    let attempts: u64 = client.queues().await?.items.iter().map(|queue| queue.ready + queue.running).sum();
+    if workload != Workload::Exclusive {
+        return Ok(attempts);
+    }
+    let queues = client.locks().await?.items;
+    Ok(attempts + queues.iter().map(|queue| queue.waiting + u64::from(queue.holder.is_some())).sum::<u64>())
+}
+
+/// Waits until no attempt is ready or running, and no task waits.
+async fn wait_until_idle(client: &Client, workload: Workload, site: &mut Site) -> anyhow::Result<()> {
     let (mut last, mut moved) = (0, Instant::now());
     loop {
-        let open: u64 = client.queues().await?.items.iter().map(|queue| queue.ready + queue.running).sum();
+        let open = open(client, workload).await?;
         if open == 0 {
             return Ok(());
         }

@@ -40,7 +40,15 @@ pub(crate) struct BenchArgs {
 
 impl ValueEnum for Workload {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Noop, Self::Bulk, Self::Chain3, Self::Saga3, Self::Latency, Self::Chain3Latency]
+        &[
+            Self::Noop,
+            Self::Bulk,
+            Self::Chain3,
+            Self::Saga3,
+            Self::Latency,
+            Self::Chain3Latency,
+            Self::Exclusive,
+        ]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -51,6 +59,7 @@ impl ValueEnum for Workload {
             Self::Saga3 => "Three steps of which the last fails; all are rolled back",
             Self::Latency => "One task at a time: how long until its step is picked up",
             Self::Chain3Latency => "One task of three steps at a time",
+            Self::Exclusive => "One step that does nothing, of tasks in one exclusive queue",
         };
         Some(PossibleValue::new(self.as_str()).help(help))
     }
