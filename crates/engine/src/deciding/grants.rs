@@ -41,8 +41,11 @@ impl Batch {
     pub(super) fn update_queue(&mut self, id: TaskId, place: Place) {
         let task = self.tasks.get(&id).and_then(TaskWork::task);
         let Some((name, fence)) = task.and_then(|task| task.queue_fence()) else { return };
-        let has_moved_on =
-            self.locks.get(name).is_some_and(|lock| lock.fence() != Some(fence) && !lock.is_closed());
+        // What this batch has decided about the lock may turn out to be a conflict.
+        let has_moved_on = self
+            .locks
+            .get(name)
+            .is_some_and(|lock| lock.changes.is_empty() && lock.fence() != Some(fence) && !lock.is_closed());
         if has_moved_on {
             let command = queue_lost(name, fence);
             self.on_task(id, |task, now| task.decide(&command, None, &[], place, now));

@@ -70,12 +70,15 @@ impl Scheduler {
     fn close_locks(&mut self, damaged: &DamagedLocks, quarantine: &Quarantine) {
         if !damaged.is_empty() {
             let mut closed: BTreeMap<&Name, &str> = BTreeMap::new();
-            let acts = self.active.values().flat_map(|entry| entry.task.open_acts());
+            let tasks = self.active.values().map(|entry| &entry.task);
+            let queues = tasks.clone().filter_map(|task| task.queue_fence());
+            let queues = queues.map(|(name, fence)| (name.clone(), fence));
+            let acts = tasks.flat_map(|task| task.open_acts());
             let has = acts.flat_map(|(_, act)| act.locks()).filter(|lock| lock.is_held());
-            let has: Vec<(Name, u64)> =
-                has.map(|lock| (lock.name.clone(), lock.fence.unwrap_or(0))).collect();
+            let has = has.map(|lock| (lock.name.clone(), lock.fence.unwrap_or(0)));
+            let has: Vec<(Name, u64)> = has.chain(queues).collect();
             let missing = has.iter().filter(|(name, _)| !self.locks.contains_key(name));
-            closed.extend(missing.map(|(name, _)| (name, "a step has it, and it is not stored")));
+            closed.extend(missing.map(|(name, _)| (name, "a task has it, and it is not stored")));
             closed.extend(damaged.iter().filter_map(|(name, fault)| Some((name.as_ref()?, fault.as_str()))));
             let fences = self.locks.values().filter_map(|lock| lock.holder).map(|holder| holder.fence);
             let places = self.locks.values().filter_map(Lock::last_place);
