@@ -15,6 +15,7 @@ mod malformed;
 mod many_polls;
 mod offering;
 mod pausing;
+mod places;
 mod portions;
 mod reports;
 mod restarts;
