@@ -66,9 +66,7 @@ impl Batch {
         let (mut ids, mut known) = (Vec::new(), BTreeMap::new());
         let (mut alarm_ids, mut lock_names, mut flow_names) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut first = None;
         for item in items {
-            first = first.or_else(|| Some(item.looks_at()));
             match item {
                 Item::Task { id, command: Command::Report(report), claim: Some(claim), .. }
                     if basis == Basis::Known =>
@@ -101,15 +99,10 @@ impl Batch {
                 Item::Submit(_) | Item::Change(_) => {}
             }
         }
-        ids.sort_unstable();
-        ids.dedup();
-        known.retain(|id, _| ids.binary_search(id).is_err());
-        // The oldest item is decided, however little memory is to hold.
-        for (index, id) in first.into_iter().flatten().flatten().enumerate() {
-            if let Some(place) = ids.iter().position(|other| *other == id).filter(|place| *place > index) {
-                ids.swap(index, place);
-            }
-        }
+        // The store may load only the first ones: those of the oldest items, so that all are decided in their turn.
+        let mut listed = BTreeSet::new();
+        ids.retain(|id| listed.insert(*id));
+        known.retain(|id, _| !listed.contains(id));
         let loaded = if ids.is_empty() { Vec::new() } else { engine.store.load_first(&ids).await? };
         let unloaded = ids.split_off(loaded.len()).into_iter().collect();
         let is_there = loaded.iter().map(Option::is_some);

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActState, Free, Millis, Task, is_to_stop, when_free};
-use windlass_store::{Adoption, AttemptId, Claimed, Now, SessionId};
+use windlass_core::{ActState, Free, Millis, Task, TaskId, is_to_stop, when_free};
+use windlass_store::{Adoption, AttemptId, Claimed, Loaded, Now, SessionId};
 
 use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
 use crate::{
@@ -92,30 +92,20 @@ impl Engine {
         mut missing: Vec<AttemptId>,
         now: Now,
     ) -> Result<Vec<HandedOut>, EngineError> {
-        missing.truncate(ATTEMPTS_MAX.min(self.store.loads_at_once()));
+        let at_once = ATTEMPTS_MAX.min(self.store.loads_at_once());
+        if missing.len() > at_once {
+            // Otherwise stale ones would take the places of those that can be handed out.
+            let heads = self.heads_of(&missing).await?;
+            missing = self.without_stale(session, missing, &heads, now).await?;
+            missing.truncate(at_once);
+        }
         if missing.is_empty() {
             return Ok(Vec::new());
         }
         let tasks = self.tasks_of(&missing).await?;
         let (mut again, mut size) = (Vec::new(), AnswerSize::default());
-        for id in missing {
-            let theirs = tasks.get(&id.task).filter(|loaded| {
-                loaded.claims.iter().any(|claim| {
-                    claim.key == id.key
-                        && claim.attempt == id.attempt
-                        && claim.number == id.claim
-                        && claim.session == session
-                })
-            });
-            let Some(loaded) = theirs else {
-                self.sessions.lock().get(session).given.remove(&id);
-                continue;
-            };
-            if when_free(&loaded.task, id.key) != Free::HandOut {
-                self.sessions.lock().get(session).given.remove(&id);
-                self.store.release(session, id, now).await?;
-                continue;
-            }
+        for id in self.without_stale(session, missing, &tasks, now).await? {
+            let Some(loaded) = tasks.get(&id.task) else { continue };
             let attempt = self.handed_out(id, loaded);
             if attempt.is_too_large() {
                 self.refuse_too_large(id);
@@ -124,6 +114,37 @@ impl Engine {
             }
         }
         Ok(again)
+    }
+
+    /// Those of the attempts that the session has claimed and may start. It no longer has the others.
+    async fn without_stale(
+        &self,
+        session: SessionId,
+        attempts: Vec<AttemptId>,
+        tasks: &BTreeMap<TaskId, Loaded>,
+        now: Now,
+    ) -> Result<Vec<AttemptId>, EngineError> {
+        let is_claimed = |id: &AttemptId, loaded: &Loaded| {
+            loaded.claims.iter().any(|claim| {
+                claim.key == id.key
+                    && claim.attempt == id.attempt
+                    && claim.number == id.claim
+                    && claim.session == session
+            })
+        };
+        let mut current = Vec::new();
+        for id in attempts {
+            let claimed = tasks.get(&id.task).filter(|loaded| is_claimed(&id, loaded));
+            if claimed.is_some_and(|loaded| when_free(&loaded.task, id.key) == Free::HandOut) {
+                current.push(id);
+                continue;
+            }
+            self.sessions.lock().get(session).given.remove(&id);
+            if claimed.is_some() {
+                self.store.release(session, id, now).await?;
+            }
+        }
+        Ok(current)
     }
 }
 

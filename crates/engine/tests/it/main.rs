@@ -16,6 +16,8 @@ mod malformed;
 mod many_polls;
 mod offering;
 mod pausing;
+mod places;
+mod portions;
 mod reports;
 mod restarts;
 mod servers;

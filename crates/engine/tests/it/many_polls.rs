@@ -1,8 +1,14 @@
-//! Many workers that wait for the same.
+//! Polls that wait: of many workers for the same, and of one worker whose older call arrives late.
 
-use std::{pin::Pin, sync::Arc, task::Poll};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+};
 
-use windlass_store::{memory::MemorySink, resident::Resident};
+use windlass_core::Name;
+use windlass_engine::Exchange;
+use windlass_store::{ClaimRequest, memory::MemorySink, resident::Resident};
 
 use crate::{
     faulty_store::FaultyStore,
@@ -33,4 +39,19 @@ fn of_polls_that_wait_for_the_same_one_alone_asks_the_store_when_there_is_nothin
         Poll::Pending => 0,
     });
     assert_eq!(attempts.sum::<usize>(), 1);
+}
+
+#[test]
+fn the_free_slots_of_an_older_call_do_not_replace_those_of_a_newer_one() {
+    let world = World::new();
+    world.apply(flow("f", &["a"], 0));
+    let mut worker = world.worker(1);
+    let other = ClaimRequest { module: Name::new("other").unwrap(), commands: None, free: 10 };
+    let older = Exchange { claim_requests: Some(vec![other]), ..worker.call(0) };
+    let mut waits = pin!(worker.open_poll(10_000));
+    assert!(world.turn(waits.as_mut()).is_pending());
+    world.drive(world.engine.exchange(older, world.now())).unwrap();
+    let id = world.submit("f");
+    let Poll::Ready(answer) = world.turn(waits.as_mut()) else { panic!("the poll has free slots for it") };
+    assert_eq!(answer.unwrap().attempts[0].id.task, id);
 }

@@ -19,7 +19,7 @@ pub(super) struct Entry {
     pub(super) under_way: u32,
     /// Acts whose current attempt a worker may have had, now or before.
     pub(super) handed_out: BTreeSet<ActKey>,
-    /// On disk it rests, as it is.
+    /// On disk it rests: by the last change that is there. A later one may be on its way.
     pub(super) rests_on_disk: bool,
 }
 
@@ -42,7 +42,6 @@ impl Entry {
 
     /// The task goes on. That an attempt was handed out is forgotten with the attempt.
     pub(super) fn become_task(&mut self, change: &TaskChange) {
-        self.rests_on_disk = false;
         self.under_way += 1;
         let next = &change.task;
         let before = std::mem::replace(&mut self.task, next.clone());

@@ -19,6 +19,7 @@
 
 mod bodies;
 mod claims;
+mod damaged_locks;
 mod entry;
 mod holding;
 mod limiting;

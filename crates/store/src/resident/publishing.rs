@@ -47,6 +47,7 @@ impl Scheduler {
         self.publish_messages(&change.messages);
         if let Some(entry) = self.active.get_mut(&id) {
             entry.under_way = entry.under_way.saturating_sub(1);
+            entry.rests_on_disk = false;
         }
         self.end_grace_of(id);
         let Some(entry) = self.active.get(&id) else { return };

@@ -1,29 +1,31 @@
 //! Building the state in memory from what the sink has: at a start, and after a failed write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use windlass_core::{
-    ActKey, ActState, Lock, Millis, Name, Task, TaskId, Timestamp, Wakeup,
+    ActKey, ActState, Millis, Task, TaskId, Timestamp, Wakeup,
     planted::{Bug, is_planted},
-    version_after_damage, waits,
+    waits,
 };
 
 use super::{
-    DamagedLocks, Line, LinePlace, Recovered, RestPolicy,
+    Line, LinePlace, Recovered, RestPolicy,
     bodies::Bodies,
     claims::Held,
+    damaged_locks::HeldAtRest,
     entry::{Entry, may_have_been_handed_out},
     limits::LimitUse,
     rest::ready_act,
     scheduler::Scheduler,
 };
-use crate::port::{DamagedTask, Quarantine, StoreError, StoredFlow};
+use crate::port::{Quarantine, StoreError, StoredFlow};
 
 impl Scheduler {
     /// The state in memory for what was recovered. Ready attempts wait in `recovered` for the adoption grace. Damaged
-    /// tasks are left out, and are in `quarantine` from then on.
+    /// tasks are left out, and are in `quarantine` from then on. `at_rest` are the locks of tasks that are not recovered.
     pub(super) fn recover(
         recovered: Recovered,
+        at_rest: &[HeldAtRest],
         quarantine: &Quarantine,
         policy: &RestPolicy,
     ) -> Result<Self, StoreError> {
@@ -60,41 +62,9 @@ impl Scheduler {
             }
         }
         recovered.damaged.into_iter().for_each(|damaged| quarantine.add(damaged));
-        scheduler.close_locks(&recovered.damaged_locks, quarantine);
+        scheduler.close_locks(&recovered.damaged_locks, at_rest, quarantine);
         scheduler.queues.awaits_holders = !scheduler.recovered.is_empty();
         Ok(scheduler)
-    }
-
-    /// Closes the locks whose rows are damaged, with fences above all that they may have had. The name in such a row may be
-    /// another one than was written. So those locks are closed as well that are not stored, though a step has them.
-    fn close_locks(&mut self, damaged: &DamagedLocks, quarantine: &Quarantine) {
-        if !damaged.is_empty() {
-            let mut closed: BTreeMap<&Name, &str> = BTreeMap::new();
-            let tasks = self.active.values().map(|entry| &entry.task);
-            let queues = tasks.clone().filter_map(|task| task.queue_fence());
-            let queues = queues.map(|(name, fence)| (name.clone(), fence));
-            let acts = tasks.flat_map(|task| task.open_acts());
-            let has = acts.flat_map(|(_, act)| act.locks()).filter(|lock| lock.is_held());
-            let has = has.map(|lock| (lock.name.clone(), lock.fence.unwrap_or(0)));
-            let has: Vec<(Name, u64)> = has.chain(queues).collect();
-            let missing = has.iter().filter(|(name, _)| !self.locks.contains_key(name));
-            closed.extend(missing.map(|(name, _)| (name, "a task has it, and it is not stored")));
-            closed.extend(damaged.iter().filter_map(|(name, fault)| Some((name.as_ref()?, fault.as_str()))));
-            let fences = self.locks.values().filter_map(|lock| lock.holder).map(|holder| holder.fence);
-            let places = self.locks.values().filter_map(Lock::last_place);
-            let versions = self.locks.values().map(|lock| lock.version);
-            let known = versions.chain(fences).chain(places).chain(has.iter().map(|(_, fence)| *fence));
-            let version = version_after_damage(known.chain([self.lock_floor]));
-            for (name, fault) in closed {
-                quarantine.add(DamagedTask::closed_lock(name, Some(fault)));
-                let lock = self.locks.entry(name.clone()).or_insert_with(|| Lock::new(name.clone(), 0));
-                lock.close(version);
-            }
-        }
-        // One that was closed before, and changed since, has a sound row.
-        for lock in self.locks.values().filter(|lock| lock.is_closed()) {
-            quarantine.add(DamagedTask::closed_lock(&lock.name, None));
-        }
     }
 
     fn recover_task(&mut self, task: Task, rests: bool, is_body_away: bool) {

@@ -278,9 +278,7 @@ impl Scheduler {
                 && batch.resting.contains_key(&change.task.id)
             {
                 self.let_go(change.task.id, change.task.state.events);
-                let entry = self.active.get_mut(&change.task.id);
-                if let Some(entry) = entry.filter(|entry| entry.task.state.events == change.task.state.events)
-                {
+                if let Some(entry) = self.active.get_mut(&change.task.id) {
                     entry.rests_on_disk = true;
                 }
             }

@@ -17,6 +17,7 @@ use windlass_core::{
 use super::{
     Batch, ReadTask, RestPolicy, Room, RowSink,
     claims::Held,
+    damaged_locks::held_at_rest,
     entry::may_have_been_handed_out,
     scheduler::{AlarmVersions, Scheduler},
     ticket::{Ticket, lost},
@@ -113,7 +114,8 @@ impl Resident {
         let epoch = recovered.epoch;
         let claims = std::mem::take(&mut recovered.claims);
         let quarantine = Quarantine::default();
-        let scheduler = Scheduler::recover(recovered, &quarantine, &rest)?;
+        let at_rest = held_at_rest(&*sink, &recovered).await?;
+        let scheduler = Scheduler::recover(recovered, &at_rest, &quarantine, &rest)?;
         let latest_at = latest_at.max(scheduler.latest_at());
         let under_way = VecDeque::new();
         let mut inner =
@@ -187,7 +189,8 @@ impl Resident {
         }
         let recovered = self.sink.recover(Room::of(self.rest.bodies)).await?;
         let next_claim = (u64::from(recovered.epoch) << CLAIM_BITS) + 1;
-        let mut scheduler = Scheduler::recover(recovered, &self.quarantine, &self.rest)?;
+        let at_rest = held_at_rest(&*self.sink, &recovered).await?;
+        let mut scheduler = Scheduler::recover(recovered, &at_rest, &self.quarantine, &self.rest)?;
         let mut inner = self.inner();
         let under_way = std::mem::take(&mut inner.under_way);
         let before = std::mem::take(&mut inner.scheduler);

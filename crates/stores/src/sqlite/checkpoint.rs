@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, DEFAULT_NAME, ErrorCode, wal::CheckpointMode};
+use rusqlite::{Connection, DEFAULT_NAME, Error, ErrorCode, wal::CheckpointMode};
 
 use super::{
     connect::{Role, connect},
@@ -70,7 +70,7 @@ pub(super) fn start(path: PathBuf, gate: Arc<Gate>, limits: Limits) -> std::io::
             match checkpoint(&opened, &gate, limits) {
                 Ok(()) => connection = Some(opened),
                 // The copy begins anew next time, from the first frame that was not synced, on a new connection.
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                Err(error) if is_busy(&error) => {
                     tracing::debug!("a reader keeps the write-ahead log from being started over");
                     gate.copying_unfinished();
                     gate.wait(RETRY_BUSY_AFTER);
@@ -91,11 +91,11 @@ fn failed(gate: &Gate, fault: Fault) {
 fn checkpoint(connection: &Connection, gate: &Gate, limits: Limits) -> rusqlite::Result<()> {
     connection.busy_timeout(READERS_TIMEOUT)?;
     for _ in 0..PASSES_MAX {
-        connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE)?;
-        let (log, copied) = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP)?;
-        let frames = |count: i32| u32::try_from(count).unwrap_or(0);
-        if frames(log - copied) <= limits.rest || frames(log) >= limits.hold {
-            break;
+        match pass(connection) {
+            Ok((log, left)) if left <= limits.rest || log >= limits.hold => break,
+            // The writer was just writing the head of the index. Whether a reader is in the way is seen while it waits.
+            Err(error) if !is_busy(&error) => return Err(error),
+            _ => {}
         }
     }
     gate.hold(|| {
@@ -103,4 +103,62 @@ fn checkpoint(connection: &Connection, gate: &Gate, limits: Limits) -> rusqlite:
         gate.start_over();
         Ok(())
     })
+}
+
+/// Copies what is in the log by now. Returns how many frames the log has, and how many of them are left to copy.
+fn pass(connection: &Connection) -> rusqlite::Result<(u32, u32)> {
+    connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::PASSIVE)?;
+    let (log, copied) = connection.wal_checkpoint_v2(DEFAULT_NAME, CheckpointMode::NOOP)?;
+    let frames = |count: i32| u32::try_from(count).unwrap_or(0);
+    Ok((frames(log), frames(log - copied)))
+}
+
+fn is_busy(error: &Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::OpenOptions, os::unix::fs::FileExt as _, thread};
+
+    use super::*;
+    use crate::sqlite::{connect::use_wal, writer::frames};
+
+    /// Where the index of the log has the second copy of its head.
+    const SECOND_HEAD: u64 = 48;
+
+    /// The writer writes the two copies of the head of the index one after the other. A checkpoint that reads them in
+    /// between fails as busy.
+    #[test]
+    fn a_writer_that_is_writing_the_index_is_no_reader_in_the_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("some.db");
+        let writer = connect(&path, Role::Writer).unwrap();
+        use_wal(&writer).unwrap();
+        writer.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1)").unwrap();
+        let checkpointer = connect(&path, Role::Checkpointer).unwrap();
+        let gate = Gate::default();
+        let limits = Limits::new(1 << 20);
+
+        gate.enter();
+        writer.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (2)").unwrap();
+        let index = OpenOptions::new().write(true).open(directory.path().join("some.db-shm")).unwrap();
+        index.write_all_at(&[0xff; 8], SECOND_HEAD).unwrap();
+        let error = pass(&checkpointer).unwrap_err();
+        assert!(is_busy(&error), "{error}");
+        let result = thread::scope(|scope| {
+            let held = &gate;
+            let checkpoint = scope.spawn(move || checkpoint(&checkpointer, held, limits));
+            while !gate.is_held() && !checkpoint.is_finished() {
+                thread::yield_now();
+            }
+            // This writes both copies.
+            writer.execute_batch("COMMIT").unwrap();
+            gate.leave(frames(&writer).unwrap().unwrap(), limits.start);
+            checkpoint.join().unwrap()
+        });
+        assert_eq!(result, Ok(()));
+        writer.execute_batch("INSERT INTO t VALUES (3)").unwrap();
+        assert_eq!(frames(&writer).unwrap(), Some(1), "the log was started over");
+    }
 }

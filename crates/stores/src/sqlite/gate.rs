@@ -127,6 +127,12 @@ impl Gate {
         result
     }
 
+    /// Whether the writer is kept, or is to be.
+    #[cfg(test)]
+    pub(super) fn is_held(&self) -> bool {
+        self.lock().held
+    }
+
     /// The log was copied whole: the next transaction starts it over.
     pub(super) fn start_over(&self) {
         let mut state = self.lock();

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use windlass_conformance::{block_on, claim};
-use windlass_core::{ActKey, Lock, LockCommand, LockOwner, Message, Millis, OnFailure, TaskId, Timestamp};
+use windlass_core::{
+    ActKey, Command, Flow, Lock, LockCommand, LockOwner, LockRef, Message, Millis, OnFailure, TaskId,
+    Timestamp,
+};
 use windlass_store::{
     Change, ClaimRequest, Claims as _, Limit, LimitChange, LockChange, Now, Outcome, PollState, Queries as _,
     QueueChange, QueuePause, SessionId, SessionRenewal, Store as _, resident::Resident,
@@ -112,6 +115,42 @@ fn a_lock_whose_name_is_damaged_is_not_free() {
         let seize = LockCommand::Seize { reason: "nobody has it".into(), by: None };
         let (_, next) = tell(&store, "disk", &seize).unwrap();
         assert!(next > fence, "{name}");
+        assert!(damaged(&store).iter().any(|(row, _)| row == "lock.disk"), "{:?}", damaged(&store));
+    }
+}
+
+/// A task that has the lock `disk` and rests, because its step is tried again in an hour. Returns its fence.
+fn lock_of_a_task_at_rest(place: &Place) -> u64 {
+    let mut flow = Flow::clone(&flow("locking", 1, OnFailure::Rollback));
+    flow.steps[0].locks = vec![LockRef::Name(name("disk"))];
+    let mut story = Story::new(&flow.into(), id(0, 1), 0, &[]);
+    let store = open(place);
+    let commit = |change| assert_eq!(block_on(store.commit(vec![change])).unwrap(), [Outcome::Committed]);
+    commit(flow_change(&story.task.flow));
+    commit(story.accept(0));
+    let owner = LockOwner { task: story.task.id, key: ActKey::forward(0), turn: 1 };
+    let (_, fence) = tell(&store, "disk", &LockCommand::Acquire { owner }).unwrap();
+    commit(story.apply(&Command::Granted { key: owner.key, turn: 1, name: name("disk"), fence }, 1));
+    commit(story.retry_later(2, Millis(3_600_000)));
+    fence
+}
+
+#[test]
+fn a_lock_whose_name_is_damaged_is_not_free_while_its_holder_rests() {
+    for name in ["'disj'", "'d sk'"] {
+        let place = Place::new();
+        let fence = lock_of_a_task_at_rest(&place);
+        let resting = Connection::open(place.path()).unwrap();
+        let resting = resting.query_row("SELECT count(*) FROM resting", [], |row| row.get::<_, u32>(0));
+        assert_eq!(resting, Ok(1));
+        damage(&place, &format!("UPDATE lock SET name = {name}"));
+        let store = open(&place);
+        let lock = block_on(store.lock(&self::name("disk"))).unwrap();
+        assert!(lock.is_some_and(|lock| lock.is_closed()), "{name}");
+        assert_eq!(acquire(&store, "disk", 4), None, "{name}");
+        let seize = LockCommand::Seize { reason: "nobody has it".into(), by: None };
+        let (holder, next) = tell(&store, "disk", &seize).unwrap();
+        assert!(holder == 4 && next > fence, "{name}: {fence} {next}");
         assert!(damaged(&store).iter().any(|(row, _)| row == "lock.disk"), "{:?}", damaged(&store));
     }
 }

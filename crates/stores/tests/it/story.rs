@@ -100,6 +100,11 @@ impl Story {
         self.report(ms, Outcome::Failed(Failure::new("no space", 28, false)))
     }
 
+    /// The open attempt is put off.
+    pub(crate) fn retry_later(&mut self, ms: i64, delay: Millis) -> Change {
+        self.report(ms, Outcome::RetryLater { delay: Some(delay), message: "busy".into() })
+    }
+
     fn report(&mut self, ms: i64, outcome: Outcome) -> Change {
         let (key, number) =
             self.task.acts().find(|(_, act)| act.is_open()).map(|(key, act)| (key, act.attempt)).unwrap();

@@ -176,6 +176,10 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
     let mut site = Site::start(setting).await?;
     let clients = site.entrances().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
     let client = clients[0].clone();
+    // They would be counted with those of this run.
+    let any = TaskFilter { limit: Some(1), brief: true, ..TaskFilter::default() };
+    let is_empty = client.tasks(&any).await?.items.is_empty();
+    ensure!(is_empty, "the store already has tasks: use an empty one");
     client.apply_flow(workload.as_str(), &workload.flow()?).await?;
     let server_rss_idle_mb = site.server_rss_mb()?;
     let counts_before = StoreCounts::of(site.urls()).await?;

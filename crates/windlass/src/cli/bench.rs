@@ -25,7 +25,7 @@ pub(crate) struct BenchArgs {
     pub(crate) servers: u8,
 
     /// Connect workers and the client through HAProxy, which must be installed
-    #[arg(long, requires = "servers", conflicts_with = "broker")]
+    #[arg(long, requires = "store", conflicts_with = "broker")]
     pub(crate) balanced: bool,
 
     /// A broker that carries the steps to the workers, in queues made for this run. The queues are not

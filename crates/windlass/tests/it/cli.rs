@@ -116,6 +116,19 @@ fn a_short_benchmark_counts_what_it_ran() {
 }
 
 #[test]
+fn a_benchmark_refuses_a_store_that_has_tasks() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", dir.path().join("bench.db").display());
+    let bench = ["bench", "--workload", "noop", "--n", "5", "--store", &store];
+    let run = || Command::new(PROGRAM).args(bench).output().unwrap();
+    let first = run();
+    assert_eq!(first.status.code(), Some(0), "{first:?}");
+    let second = run();
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
+    assert!(text(&second.stderr).contains("the store already has tasks"), "{second:?}");
+}
+
+#[test]
 fn the_doctor_reads_a_database_in_use() {
     let Some(postgres) = windlass_testkit::Postgres::shared().unwrap() else { return };
     let database = postgres.database().unwrap();

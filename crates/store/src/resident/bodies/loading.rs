@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Task, TaskId,
+    TaskId,
     planted::{Bug, is_planted},
 };
 
@@ -55,7 +55,7 @@ impl Resident {
         for some in absent.chunks(LOADED_AT_ONCE) {
             let wanted: Vec<TaskId> = some.iter().map(|index| ids[*index]).collect();
             for (index, loaded) in some.iter().zip(self.load_tasks(&wanted, false).await?) {
-                heads[*index] = loaded.map(|loaded| Loaded { task: bare(loaded.task), ..loaded });
+                heads[*index] = loaded.map(Loaded::bare);
             }
         }
         Ok(heads)
@@ -143,9 +143,13 @@ impl Resident {
     }
 }
 
-/// A task that was read, without its body; one that is in memory as it is.
-fn bare(task: Arc<Task>) -> Arc<Task> {
-    Arc::try_unwrap(task).map_or_else(|shared| shared, |task| Arc::new(task.without_payload()))
+impl Loaded {
+    /// A task that was read, without its body. One that is in memory anyway stays whole.
+    pub(in crate::resident) fn bare(self) -> Self {
+        let task = Arc::try_unwrap(self.task);
+        let task = task.map_or_else(|shared| shared, |task| Arc::new(task.without_payload()));
+        Self { task, ..self }
+    }
 }
 
 impl Inner {

@@ -1,5 +1,7 @@
 //! Lists of tasks: those in memory, those that rest, and those that have ended.
 
+mod active;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -7,6 +9,7 @@ use std::{
 
 use windlass_core::{Json, TaskId, TaskStatus};
 
+use self::active::Absent;
 use super::{Params, Resident, bodies::LOADED_AT_ONCE};
 use crate::port::{Loaded, Page, SCAN_MAX, StoreError, TaskQuery};
 
@@ -27,20 +30,20 @@ impl Resident {
         let generation = self.current_generation().await?;
         if let Some(scopes) = &query.scopes {
             let found = self.sink.submit_keys(scopes).await?;
-            let ids: Vec<TaskId> = found.into_iter().flatten().map(|(id, _)| id).collect();
-            let loaded = self.load_tasks(&ids, false).await?;
+            let page = self.page_of_ids(query, found.into_iter().flatten().map(|(id, _)| id)).await?;
             self.settled(generation).await?;
-            return Ok(query.page_of(loaded));
+            return Ok(page);
         }
         let (asks_active, asks_ended) =
             (asks_for(query, |status| !is_final(status)), asks_for(query, is_final));
-        let reading = asks_active.then(|| self.begin_read());
-        let (mut parts, mut away) = (Vec::new(), BTreeSet::new());
-        let mut woken = 0;
+        let mut parts = Vec::new();
+        let (mut woken, mut absent) = (0, Absent::default());
         if asks_active {
             woken = self.inner().scheduler.woken;
-            parts.push(self.active_page(query, &mut away));
+            parts.push(self.active_page(query, &mut absent).await?);
         }
+        // Tasks that come back to memory from here on stay there: the second look finds them.
+        let reading = asks_active.then(|| self.begin_read());
         if asks_ended {
             let page = self.sink.ended_page(query).await?;
             let items = page.items.into_iter().filter_map(|row| self.loaded_row(row, generation).transpose());
@@ -49,12 +52,12 @@ impl Resident {
         if asks_active {
             parts.push(self.resting_page(query, generation).await?);
             if self.inner().scheduler.woken != woken {
-                parts.push(self.active_page(query, &mut away));
+                parts.push(self.active_page(query, &mut absent).await?);
             }
         }
         let mut page = merged(parts, query.limit);
-        if query.reads_params() {
-            page.items = self.with_params(query, page.items, away).await?;
+        if !query.brief {
+            self.read_params(&mut page.items, absent).await?;
         }
         drop(reading);
         // What was seen in memory may still be on its way there.
@@ -62,57 +65,29 @@ impl Resident {
         Ok(page)
     }
 
-    /// Tasks for a page, with the parameters of those that are `away`, which never change; those whose parameters do not
-    /// meet the filters are left out by now.
-    async fn with_params(
+    /// A page of tasks with these ids. They are read in portions, until the page is full.
+    async fn page_of_ids(
         &self,
         query: &TaskQuery,
-        mut items: Vec<Loaded>,
-        mut away: BTreeSet<TaskId>,
-    ) -> Result<Vec<Loaded>, StoreError> {
-        let wanted: Vec<TaskId> =
-            items.iter().map(|loaded| loaded.task.id).filter(|id| away.contains(id)).collect();
-        for some in wanted.chunks(LOADED_AT_ONCE) {
-            for read in self.load_tasks(some, false).await?.into_iter().flatten() {
-                let index = items.iter().position(|loaded| loaded.task.id == read.task.id);
-                if let Some(index) = index.filter(|_| query.admits(&read.task.input)) {
-                    away.remove(&read.task.id);
-                    if !query.brief {
-                        Arc::make_mut(&mut items[index].task).input = read.task.input.clone();
-                    }
-                }
-            }
-        }
-        // What is damaged, or was deleted meanwhile, is left out as well.
-        items.retain(|loaded| !away.contains(&loaded.task.id));
-        Ok(items)
-    }
-
-    /// Active tasks in memory for a page. Those without their bodies are `away`.
-    fn active_page(&self, query: &TaskQuery, away: &mut BTreeSet<TaskId>) -> Part {
-        let inner = self.inner();
-        // Parameters that are on disk only are looked at later.
-        let of_rest = TaskQuery { params: Vec::new(), ..query.clone() };
-        let mut items = Vec::new();
-        let until = query.before.unwrap_or(TaskId(u128::MAX));
-        let mut last = None;
-        for (seen, (id, _)) in inner.scheduler.active.range(..until).rev().enumerate() {
-            if items.len() == query.limit || seen == SCAN_MAX {
-                return Page { items, next: last };
-            }
-            last = Some(*id);
-            let is_away = inner.scheduler.is_body_away(*id);
-            let filters = if is_away { &of_rest } else { query };
-            let loaded = inner.scheduler.without_body(*id);
-            let Some(loaded) = loaded.filter(|loaded| filters.matches(&loaded.task, &loaded.held())) else {
-                continue;
+        ids: impl Iterator<Item = TaskId>,
+    ) -> Result<Page<Loaded, TaskId>, StoreError> {
+        let is_older = |id: &TaskId| query.before.is_none_or(|before| *id < before);
+        let ids: BTreeSet<TaskId> = ids.filter(is_older).collect();
+        let newest_first: Vec<TaskId> = ids.into_iter().rev().collect();
+        let mut found = Vec::new();
+        for some in newest_first.chunks(LOADED_AT_ONCE) {
+            let loaded = match query.reads_params() {
+                true => self.load_tasks(some, false).await?,
+                false => self.heads(some).await?,
             };
-            if is_away {
-                away.insert(*id);
+            let wanted = loaded.into_iter().flatten().filter(|task| query.matches(&task.task, &task.held()));
+            found.extend(wanted.map(|task| Some(if query.brief { task.bare() } else { task })));
+            // One more than fits shows that there is a next page.
+            if found.len() > query.limit {
+                break;
             }
-            items.push(loaded);
         }
-        Page { items, next: None }
+        Ok(query.page_of(found))
     }
 
     /// Tasks that rest, for a page.
@@ -132,7 +107,7 @@ impl Resident {
                     return Ok(Page { items, next: Some(before) });
                 }
                 let id = row.as_ref().map_or_else(|damaged| damaged.id, |row| row.id);
-                // Lists only go down, whatever a damaged row says of its id.
+                // Lists only go down, also where the id of a damaged row is wrong.
                 (before, seen) = (before.min(id), seen + 1);
                 let loaded = self.loaded_row(row, generation)?;
                 let loaded = loaded.filter(|loaded| query.matches(&loaded.task, &loaded.held()));
