@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::{Coordinator, CoordinatorError};
 
 /// The products: their names, the schemes of their URLs, and the features of this crate that include them.
-const PRODUCTS: &[(&str, &str, &str)] = &[("Consul", "consul", "consul"), ("etcd", "etcd", "etcd")];
+const PRODUCTS: &[(&str, &str, &str)] =
+    &[("Consul", "consul", "consul"), ("etcd", "etcd", "etcd"), ("ZooKeeper", "zookeeper", "zookeeper")];
 
-/// Makes the coordinator of a URL: `consul://` or `etcd://`, with one or more addresses
+/// Makes the coordinator of a URL: `consul://`, `etcd://` or `zookeeper://`, with one or more addresses
 /// (`etcd://a:2379,b:2379`). Does not connect yet.
 ///
 /// # Errors
@@ -28,6 +29,8 @@ pub fn connect(url: &str) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
         "consul" => Ok(Arc::new(crate::Consul::new(url)?)),
         #[cfg(feature = "etcd")]
         "etcd" => Ok(Arc::new(crate::Etcd::new(url)?)),
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" => Ok(Arc::new(crate::ZooKeeper::new(url)?)),
         _ => Err(CoordinatorError::Invalid(format!(
             "{name} is not in this build: build it with `--features {feature}`, or with `--features full` for all coordinators"
         ))),
@@ -42,7 +45,7 @@ mod tests {
     fn an_unknown_scheme_is_refused_with_the_known_ones() {
         for url in ["", "etcd", "http://127.0.0.1:2379", "nacos://u:secret@127.0.0.1"] {
             let error = connect(url).err().unwrap().to_string();
-            assert!(error.contains("consul://, etcd://"), "{error}");
+            assert!(error.contains("consul://, etcd://, zookeeper://"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
     }

@@ -12,12 +12,13 @@
 //! |---|---|
 //! | `consul` | Consul 1.15 or later: a session with a TTL, and a key that it locks |
 //! | `etcd` | etcd 3.4 or later: a lease, and the keys of the election recipe |
+//! | `zookeeper` | ZooKeeper 3.5 or later: ephemeral sequential nodes as Apache Curator's leader latch has them |
 
-#[cfg(any(feature = "consul", feature = "etcd"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 mod address;
 mod bound;
 mod campaign;
-#[cfg(any(feature = "consul", feature = "etcd"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 mod candidate;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -30,8 +31,10 @@ mod etcd;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 mod http;
 mod port;
-#[cfg(any(feature = "consul", feature = "etcd"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 mod stored;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 pub use bound::Bound;
 pub use campaign::{Campaign, Leader};
@@ -42,3 +45,5 @@ pub use error::CoordinatorError;
 #[cfg(feature = "etcd")]
 pub use etcd::Etcd;
 pub use port::{Coordinator, Leadership};
+#[cfg(feature = "zookeeper")]
+pub use zookeeper::ZooKeeper;

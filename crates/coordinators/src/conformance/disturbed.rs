@@ -66,7 +66,7 @@ async fn who_is_cut_off_stops_before_the_next_leads(stage: &Stage<'_>, disturban
     assert!(elected > first.acts_until(), "the first one may not act when the second one leads");
     assert!(second.fence() > first.fence());
     let took = (elected - cut).as_secs_f64();
-    super::say(&format!("TAKEOVER after a cut: {took:.2} s, with a lease of {:?}", stage.lease));
+    stage.say(&format!("TAKEOVER after a cut: {took:.2} s, with a lease of {:?}", stage.lease));
     disturbances.heal();
     until_ok(|| second.resign()).await;
     assert!(first.renew().await.is_err(), "it is not led back");
@@ -79,7 +79,7 @@ async fn a_server_that_is_killed_is_replaced_by_the_next_address(
 ) {
     let leadership = stage.elect("first").await;
     if !disturbances.kill_first() {
-        super::say("there is only one server: nothing to see");
+        stage.say("there is only one server: nothing to see");
         return leadership.resign().await.expect("it resigns");
     }
     let killed = Instant::now();

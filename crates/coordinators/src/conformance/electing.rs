@@ -71,7 +71,7 @@ async fn the_next_leads_after_a_resignation(stage: &Stage<'_>, _: &dyn Subject) 
     assert!(second.1 > resigned, "the second one leads after the first one");
     assert!(second.0.fence() > first.fence());
     let took = second.1 - resigned;
-    super::say(&format!("TAKEOVER after a resignation: {:.0} ms", took.as_secs_f64() * 1e3));
+    stage.say(&format!("TAKEOVER after a resignation: {:.0} ms", took.as_secs_f64() * 1e3));
     second.0.resign().await.expect("it resigns");
 }
 
@@ -93,7 +93,7 @@ async fn the_next_leads_after_a_kill(stage: &Stage<'_>, _: &dyn Subject) {
     assert!(elected > killed, "nobody leads beside a living leader");
     assert!(heir.fence() > fence);
     let took = (elected - killed).as_secs_f64();
-    super::say(&format!("TAKEOVER after a kill: {took:.2} s, with a lease of {:?}", stage.lease));
+    stage.say(&format!("TAKEOVER after a kill: {took:.2} s, with a lease of {:?}", stage.lease));
     heir.resign().await.expect("it resigns");
 }
 

@@ -105,7 +105,7 @@ async fn who_does_not_renew_stops_before_the_next_leads(stage: &Stage<'_>, _: &d
     );
     let margin = second.1.saturating_duration_since(first.acts_until());
     assert!(second.1 > first.acts_until(), "the first one may not act when the second one leads");
-    super::say(&format!("a leader stops {:.2} s before the next one leads", margin.as_secs_f64()));
+    stage.say(&format!("a leader stops {:.2} s before the next one leads", margin.as_secs_f64()));
     assert!(second.0.fence() > first.fence());
     second.0.resign().await.expect("it resigns");
 }

@@ -115,7 +115,11 @@ pub fn run(subject: &(dyn Subject + 'static)) {
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
                 while let Some(case) = next() {
                     let run = || case.run(subject.url(), subject.lease(), subject);
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).extend(report(&case.name, run));
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).extend(report(
+                        &subject.url(),
+                        &case.name,
+                        run,
+                    ));
                 }
             });
         }
@@ -129,7 +133,12 @@ pub fn run(subject: &(dyn Subject + 'static)) {
 /// With the names of the failed cases, after all have run.
 pub fn run_disturbed(subject: &(dyn Disturbances + 'static)) {
     let run = |case: &Case<dyn Disturbances>| case.run(subject.proxied_url(), subject.lease(), subject);
-    none_failed(disturbed::cases().iter().filter_map(|case| report(&case.name, || run(case))).collect());
+    none_failed(
+        disturbed::cases()
+            .iter()
+            .filter_map(|case| report(&subject.url(), &case.name, || run(case)))
+            .collect(),
+    );
 }
 
 fn none_failed(failed: Vec<String>) {
@@ -137,15 +146,16 @@ fn none_failed(failed: Vec<String>) {
 }
 
 /// Runs a case and prints its time. Returns its name if it failed.
-fn report(name: &str, case: impl FnOnce()) -> Option<String> {
+fn report(url: &str, name: &str, case: impl FnOnce()) -> Option<String> {
     let begun = Instant::now();
     let result = catch_unwind(AssertUnwindSafe(case));
     let word = if result.is_ok() { "ok" } else { "FAILED" };
-    say(&format!("{name}: {word} after {:.1} s", begun.elapsed().as_secs_f64()));
+    say(url, &format!("{name}: {word} after {:.1} s", begun.elapsed().as_secs_f64()));
     result.is_err().then(|| name.to_owned())
 }
 
-/// Prints a line. Not by `eprintln`: its output belongs to the thread of the test.
-fn say(line: &str) {
-    let _ = std::io::stderr().write_all(format!("    {line}\n").as_bytes());
+/// Prints a line, with the product before it. Not by `eprintln`: its output belongs to the thread of the test.
+fn say(url: &str, line: &str) {
+    let product = url.split("://").next().unwrap_or_default();
+    let _ = std::io::stderr().write_all(format!("    {product}: {line}\n").as_bytes());
 }

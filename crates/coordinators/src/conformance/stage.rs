@@ -74,12 +74,13 @@ impl<'s> Stage<'s> {
 
     /// Prints how long something took.
     pub(super) fn took(&self, what: &str, since: Instant) {
-        say(&format!(
-            "{}: {what} after {:.2} s (lease {:?})",
-            self.case,
-            since.elapsed().as_secs_f64(),
-            self.lease
-        ));
+        let took = since.elapsed().as_secs_f64();
+        self.say(&format!("{}: {what} after {took:.2} s, with a lease of {:?}", self.case, self.lease));
+    }
+
+    /// Prints a line, with the product before it.
+    pub(super) fn say(&self, line: &str) {
+        say(self.url, line);
     }
 }
 

@@ -5,6 +5,8 @@ mod consul;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod servers;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 /// Not a test by itself: a candidate that tests kill and pause.
 #[test]

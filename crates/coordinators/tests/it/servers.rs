@@ -1,8 +1,8 @@
 //! The servers of a product, as the common suite wants them.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
-use windlass_coordinators::conformance::{Disturbances, Subject};
+use windlass_coordinators::conformance::{self, Disturbances, Subject};
 use windlass_testkit::{Ensemble, Product, Proxy, Server};
 
 /// The lease of all tests.
@@ -25,9 +25,9 @@ impl<P: Product> Kind<P> {
 }
 
 /// The server that all tests share.
-pub(crate) struct Shared<P: Product> {
-    pub(crate) kind: Kind<P>,
-    pub(crate) server: &'static Server<P>,
+struct Shared<P: Product> {
+    kind: Kind<P>,
+    server: &'static Server<P>,
 }
 
 impl<P: Product> Subject for Shared<P> {
@@ -45,14 +45,14 @@ impl<P: Product> Subject for Shared<P> {
 }
 
 /// Servers of one test, with a network before them.
-pub(crate) struct Own<P: Product> {
+struct Own<P: Product> {
     kind: Kind<P>,
     servers: Ensemble<P>,
     proxies: Vec<Proxy>,
 }
 
 impl<P: Product> Own<P> {
-    pub(crate) fn new(kind: Kind<P>, servers: Ensemble<P>) -> Self {
+    fn new(kind: Kind<P>, servers: Ensemble<P>) -> Self {
         let proxies = servers.ports().into_iter().map(|port| Proxy::start(port).unwrap()).collect();
         Self { kind, servers, proxies }
     }
@@ -105,4 +105,12 @@ impl<P: Product> Disturbances for Own<P> {
     fn restart(&self) {
         self.servers.restart().unwrap();
     }
+}
+
+/// Runs both suites at once: they wait most of the time.
+pub(crate) fn conform<P: Product>(kind: fn() -> Kind<P>, server: &'static Server<P>, own: Ensemble<P>) {
+    thread::scope(|scope| {
+        scope.spawn(|| conformance::run(&Shared { kind: kind(), server }));
+        scope.spawn(|| conformance::run_disturbed(&Own::new(kind(), own)));
+    });
 }
