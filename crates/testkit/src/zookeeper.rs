@@ -16,6 +16,7 @@ use rustix::process::Signal;
 use crate::{
     ensemble::{Clustered, NODES},
     jars::Jars,
+    missing,
     product::{Place, Product, finish},
     server::{Server, free_port},
 };
@@ -154,5 +155,22 @@ impl Server<ZooKeeperProduct> {
         command.args(JAVA).arg("-cp").arg(jars.class_path()).arg("org.apache.zookeeper.ZooKeeperMain");
         command.args(["-server", &format!("127.0.0.1:{}", self.port())]).args(words);
         finish(command)
+    }
+
+    /// A command that runs a program in Java, from its source, with the jars beside the server: Apache Curator is one
+    /// of them. Nothing when there is no Java compiler.
+    ///
+    /// # Errors
+    /// When there is none where `CI` is set.
+    pub fn java(&self, source: &Path) -> Result<Option<Command>> {
+        let jars = &self.product().jars;
+        let compiler = jars.java.canonicalize()?.with_file_name("javac");
+        if !compiler.is_file() {
+            missing::skip("Java's compiler", "apt-get install default-jdk-headless")?;
+            return Ok(None);
+        }
+        let mut command = Command::new(&jars.java);
+        command.args(JAVA).arg("-cp").arg(jars.class_path()).arg(source);
+        Ok(Some(command))
     }
 }

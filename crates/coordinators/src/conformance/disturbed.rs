@@ -1,6 +1,6 @@
 //! Cases with failing servers and networks.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
@@ -14,6 +14,7 @@ use crate::{CoordinatorError, Leadership, connect};
 topic!(
     dyn Disturbances:
     a_failed_renewal_does_not_end_the_leadership,
+    the_bound_is_counted_from_before_a_renewal_was_sent,
     who_is_cut_off_stops_before_the_next_leads,
     a_server_that_is_killed_is_replaced_by_the_next_address,
     a_lost_quorum_elects_nobody_until_it_is_back,
@@ -43,6 +44,32 @@ async fn a_failed_renewal_does_not_end_the_leadership(stage: &Stage<'_>, disturb
     sleep(stage.lease / 6).await;
     leadership.renew().await.expect("it goes on");
     assert!(leadership.acts_until() > until);
+    leadership.resign().await.expect("it resigns");
+}
+
+/// The network is slow. The time that an answer takes is not added to the bound.
+async fn the_bound_is_counted_from_before_a_renewal_was_sent(
+    stage: &Stage<'_>,
+    disturbances: &dyn Disturbances,
+) {
+    let delay = stage.lease / 40;
+    let leadership = stage.elect("first").await;
+    // From the call to the bound, at most: once each time, as some products count from an earlier renewal.
+    let bounds = async || {
+        let mut longest = Duration::ZERO;
+        for _ in 0..6 {
+            let begun = Instant::now();
+            leadership.renew().await.expect("it goes on");
+            longest = longest.max(leadership.acts_until().saturating_duration_since(begun));
+            sleep(stage.lease / 12).await;
+        }
+        longest
+    };
+    let quick = bounds().await;
+    disturbances.delay(delay);
+    let slow = bounds().await;
+    disturbances.heal();
+    assert!(slow < quick + delay, "{slow:?} with a delay of {delay:?} in each direction, {quick:?} without");
     leadership.resign().await.expect("it resigns");
 }
 

@@ -57,11 +57,11 @@ async fn the_next_leads_after_a_resignation(stage: &Stage<'_>, _: &dyn Subject) 
     let resigning = async {
         // The other one waits by then; if not, it is elected just as well.
         stage.renewing(&*first, sleep(stage.lease / 2)).await;
-        let resigned = Instant::now();
+        let (resigned, until) = (Instant::now(), first.acts_until());
         first.resign().await.expect("it resigns");
-        resigned
+        (resigned, until)
     };
-    let (second, resigned) = tokio::join!(
+    let (second, (resigned, until)) = tokio::join!(
         async {
             let second = stage.elect("second").await;
             (second, Instant::now())
@@ -69,6 +69,7 @@ async fn the_next_leads_after_a_resignation(stage: &Stage<'_>, _: &dyn Subject) 
         resigning
     );
     assert!(second.1 > resigned, "the second one leads after the first one");
+    assert!(second.1 < until, "the second one does not wait for the end of the lease");
     assert!(second.0.fence() > first.fence());
     let took = second.1 - resigned;
     stage.say(&format!("TAKEOVER after a resignation: {:.0} ms", took.as_secs_f64() * 1e3));

@@ -55,7 +55,10 @@ pub trait Disturbances: Subject {
     /// Closes all connections of that network, and each new one at once.
     fn cut(&self);
 
-    /// Permits connections again.
+    /// Delays everything in that network by this time in each direction.
+    fn delay(&self, delay: Duration);
+
+    /// Permits connections again, without delays.
     fn heal(&self);
 
     /// Kills the server at the first address of the URLs, and no other one. False where there is only one.

@@ -87,7 +87,10 @@ impl Api {
             "Checks": [],
             "NodeChecks": [],
         });
-        let answer = self.put("session/create", session.to_string(), patience).await?;
+        let answer = self.put("session/create", session.to_string(), patience).await.map_err(|error| {
+            // Consul answers as if it had failed.
+            if error.to_string().contains("Invalid Session TTL") { too_short(&error) } else { error }
+        })?;
         let answer = understand(&answer)?;
         answer["ID"].as_str().map(str::to_owned).ok_or_else(|| strange(&answer))
     }
@@ -195,19 +198,19 @@ impl Api {
     }
 }
 
+fn too_short(error: &CoordinatorError) -> CoordinatorError {
+    CoordinatorError::Invalid(format!(
+        "the lease is too short for this Consul, whose minimum TTL is 10 s unless `session_ttl_min` is set: use a lease of \
+         20/9 of the minimum TTL or more ({error})"
+    ))
+}
+
 /// The JSON of an answer, or what is wrong.
 fn understand(answer: &Answer) -> Result<Value, CoordinatorError> {
     let why = || format!("{}: {}", answer.status, answer.text());
     match answer.status {
         StatusCode::OK => {}
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(CoordinatorError::Refused(why())),
-        StatusCode::BAD_REQUEST if answer.text().contains("Session TTL") => {
-            return Err(CoordinatorError::Invalid(format!(
-                "the lease is too short for this Consul, whose minimum TTL is 10 s unless `session_ttl_min` is set: use a \
-                 lease of 20/9 of the minimum TTL or more ({})",
-                answer.text()
-            )));
-        }
         _ => return Err(CoordinatorError::Invalid(format!("Consul does not accept a request: {}", why()))),
     }
     serde_json::from_slice(&answer.body)

@@ -238,6 +238,9 @@ fn understand(answer: &Answer) -> Result<Value, CoordinatorError> {
         // A lease that is over.
         StatusCode::NOT_FOUND => return Err(CoordinatorError::Lost(why())),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(CoordinatorError::Refused(why())),
+        StatusCode::BAD_REQUEST if answer.text().contains("user name is empty") => {
+            return Err(CoordinatorError::Refused(why()));
+        }
         _ => return Err(CoordinatorError::Invalid(format!("etcd does not accept a request: {}", why()))),
     }
     serde_json::from_slice(&answer.body)

@@ -61,21 +61,26 @@ impl<'s> Latch<'s> {
     }
 
     /// The candidates in the order of their numbers.
-    pub(super) async fn nodes(&self, watches: bool) -> Result<Vec<Node>, CoordinatorError> {
+    pub(super) async fn nodes(&self) -> Result<Vec<Node>, CoordinatorError> {
+        Ok(self.children(false).await?.unwrap_or_default())
+    }
+
+    /// The same, or none if there is no folder. A watch reports changes of the list, if there is a folder.
+    async fn children(&self, watches: bool) -> Result<Option<Vec<Node>>, CoordinatorError> {
         let body = Writer::default().string(self.folder).bool(watches).bytes();
         let reply = self.session.read(op::GET_CHILDREN, &body).await?;
         if reply.error == error::NO_NODE {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let mut nodes = read_names(&succeeded(&reply)?.body).ok_or_else(cut_short)?;
         nodes.sort_by_key(|node| node.number);
-        Ok(nodes)
+        Ok(Some(nodes))
     }
 
     /// Creates a node whose name begins with this mark, and returns it with its czxid.
     pub(super) async fn enter(&self, mark: &str, stored: &str) -> Result<(Node, i64), CoordinatorError> {
         // An earlier request may have arrived whose answer did not.
-        if let Some(node) = self.nodes(false).await?.into_iter().find(|node| node.name.starts_with(mark)) {
+        if let Some(node) = self.nodes().await?.into_iter().find(|node| node.name.starts_with(mark)) {
             let stat = self.stat(&node.name, false).await?;
             if let Some(stat) = stat.filter(|stat| stat.owner == self.session.number()) {
                 return Ok((node, stat.czxid));
@@ -177,8 +182,9 @@ impl<'s> Latch<'s> {
         Ok(leader)
     }
 
+    /// The leader. Watches report when it is another one.
     async fn leader(&self) -> Result<Option<Leader>, CoordinatorError> {
-        for node in self.nodes(true).await? {
+        for node in self.watched_nodes().await? {
             let body = Writer::default().string(&self.path(&node.name)).bool(false).bytes();
             let reply = self.session.read(op::GET_DATA, &body).await?;
             if reply.error == error::NO_NODE {
@@ -189,10 +195,22 @@ impl<'s> Latch<'s> {
             let (data, stat) = data.zip(stat).ok_or_else(cut_short)?;
             return Ok(Some(stored::decode(data, fence(stat.czxid))));
         }
-        // The folder may not exist: its creation is reported too.
-        let body = Writer::default().string(self.folder).bool(true).bytes();
-        self.session.read(op::EXISTS, &body).await?;
         Ok(None)
+    }
+
+    /// The candidates, with a watch for changes: of the list, or for the creation of the folder.
+    async fn watched_nodes(&self) -> Result<Vec<Node>, CoordinatorError> {
+        let folder = Writer::default().string(self.folder).bool(true).bytes();
+        for _ in 0..TRIES_MAX {
+            if let Some(nodes) = self.children(true).await? {
+                return Ok(nodes);
+            }
+            if self.session.read(op::EXISTS, &folder).await?.error == error::NO_NODE {
+                return Ok(Vec::new());
+            }
+            // It was created between the two: that watch does not report its children.
+        }
+        Err(CoordinatorError::Unavailable("the folder of a name is created again and again".to_owned()))
     }
 }
 

@@ -83,7 +83,7 @@ impl Candidate for Standing {
                 entry.node.insert((node, fence(czxid))).clone()
             }
         };
-        let nodes = latch.nodes(false).await?;
+        let nodes = latch.nodes().await?;
         let Some(place) = nodes.iter().position(|other| other.name == node.name) else {
             return Err(CoordinatorError::Lost("the node of the candidate was deleted".to_owned()));
         };

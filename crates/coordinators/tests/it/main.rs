@@ -2,8 +2,14 @@
 
 #[cfg(feature = "consul")]
 mod consul;
+#[cfg(feature = "zookeeper")]
+mod curator;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(all(feature = "consul", feature = "etcd"))]
+mod invalidated;
+#[cfg(all(feature = "consul", feature = "etcd", feature = "zookeeper"))]
+mod refusals;
 mod servers;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;

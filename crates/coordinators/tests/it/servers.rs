@@ -81,6 +81,10 @@ impl<P: Product> Disturbances for Own<P> {
         self.proxies.iter().for_each(Proxy::cut);
     }
 
+    fn delay(&self, delay: Duration) {
+        self.proxies.iter().for_each(|proxy| proxy.delay(delay));
+    }
+
     fn heal(&self) {
         self.proxies.iter().for_each(Proxy::heal);
     }
