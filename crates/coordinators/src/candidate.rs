@@ -9,6 +9,9 @@ use crate::{CoordinatorError, Leadership};
 /// The pause before a coordinator that is unavailable is asked again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
+/// How often in a row an entry may end at once. Then something else is wrong.
+const ENDS_MAX: u32 = 10;
+
 /// A candidate that does not lead yet.
 #[async_trait]
 pub(crate) trait Candidate: Send {
@@ -29,11 +32,17 @@ pub(crate) async fn until_elected(
     lease: Duration,
 ) -> Result<Box<dyn Leadership>, CoordinatorError> {
     let mut answered = Instant::now();
+    let mut ends = 0;
     loop {
         match candidate.step().await {
             Ok(Some(leadership)) => return Ok(leadership),
-            Ok(None) => answered = Instant::now(),
-            Err(CoordinatorError::Lost(_)) => {
+            Ok(None) => (answered, ends) = (Instant::now(), 0),
+            Err(CoordinatorError::Lost(why)) => {
+                ends += 1;
+                if ends > ENDS_MAX {
+                    let why = format!("entries of candidates end at once: {why}");
+                    return Err(CoordinatorError::Unavailable(why));
+                }
                 candidate.forget();
                 tokio::time::sleep(PAUSE).await;
             }

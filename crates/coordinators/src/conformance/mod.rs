@@ -135,7 +135,12 @@ pub fn run(subject: &(dyn Subject + 'static)) {
 /// # Panics
 /// With the names of the failed cases, after all have run.
 pub fn run_disturbed(subject: &(dyn Disturbances + 'static)) {
-    let run = |case: &Case<dyn Disturbances>| case.run(subject.proxied_url(), subject.lease(), subject);
+    let run = |case: &Case<dyn Disturbances>| {
+        // After a case that failed.
+        subject.heal();
+        subject.restart();
+        case.run(subject.proxied_url(), subject.lease(), subject);
+    };
     none_failed(
         disturbed::cases()
             .iter()

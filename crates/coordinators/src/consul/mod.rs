@@ -14,7 +14,8 @@
 //! `session_ttl_min` permits less. The session is not tied to the health of a node: Consul would end it earlier.
 //!
 //! The fence is the `ModifyIndex` of the key when it was locked: an index of the whole cluster. The `LockIndex`
-//! begins again at 1 when the key was deleted.
+//! begins again at 1 when the key was deleted. Observers see a higher fence if another program changes the key
+//! under the leader.
 
 mod api;
 mod leadership;

@@ -68,9 +68,11 @@ impl Api {
     pub(super) async fn keep_alive(&self, lease: i64, patience: Duration) -> Result<(), CoordinatorError> {
         let answer = self.call("lease/keepalive", &json!({ "ID": lease }), patience).await?;
         // The answer is a stream of one. A TTL of 0 is left out.
-        match number(&answer["result"], "TTL") {
+        let result = &answer["result"];
+        match number(result, "TTL") {
             Some(1..) => Ok(()),
-            _ => Err(CoordinatorError::Lost("the lease is over".to_owned())),
+            _ if result.is_object() => Err(CoordinatorError::Lost("the lease is over".to_owned())),
+            _ => Err(strange(&answer)),
         }
     }
 
@@ -235,8 +237,9 @@ fn understand(answer: &Answer) -> Result<Value, CoordinatorError> {
     let why = || format!("{}: {}", answer.status, answer.text());
     match answer.status {
         StatusCode::OK => {}
-        // A lease that is over.
-        StatusCode::NOT_FOUND => return Err(CoordinatorError::Lost(why())),
+        StatusCode::NOT_FOUND if answer.text().contains("lease not found") => {
+            return Err(CoordinatorError::Lost(why()));
+        }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(CoordinatorError::Refused(why())),
         StatusCode::BAD_REQUEST if answer.text().contains("user name is empty") => {
             return Err(CoordinatorError::Refused(why()));

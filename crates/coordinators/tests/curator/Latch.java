@@ -17,7 +17,10 @@ public class Latch {
                     Thread.sleep(20);
                 }
                 System.out.println("enters behind " + latch.getLeader().getId());
-                latch.await();
+                if (!latch.await(30, TimeUnit.SECONDS)) {
+                    System.out.println("waits in vain");
+                    return;
+                }
                 System.out.println("leads");
                 System.in.read();
             }

@@ -89,3 +89,17 @@ async fn by_zookeeper() {
     let error = campaign(&url(""), LEASE * 2).await.err().expect("it is refused");
     assert!(matches!(error, CoordinatorError::Refused(_)), "{error}");
 }
+
+/// A URL with the port of something else.
+#[tokio::test]
+async fn by_servers_of_other_products() {
+    let (Some(consul), Some(etcd)) = (Consul::shared().unwrap(), Etcd::shared().unwrap()) else { return };
+    for (url, words) in [
+        (format!("etcd://127.0.0.1:{}", consul.port()), "etcd does not accept a request: 404"),
+        (format!("consul://127.0.0.1:{}", etcd.port()), "Consul does not accept a request: 404"),
+        (format!("zookeeper://127.0.0.1:{}", etcd.port()), "the coordinator is unavailable"),
+    ] {
+        let error = campaign(&url, LEASE / 2).await.err().expect("it is another server");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
