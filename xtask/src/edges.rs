@@ -7,8 +7,8 @@
 //!
 //! Tests may use `testkit`, which uses nothing of ours, and `conformance`, which uses `store` and `core`.
 //!
-//! `core`, `api` and `brokers` use nothing of ours. Products (the folders of `stores` and `brokers`) never use one another. What makes a
-//! crate what it is (the core decides and does nothing, the engine has no runtime, the client no server in it) is
+//! `core`, `api`, `brokers` and `coordinators` use nothing of ours. Products (the folders of `stores`, `brokers` and `coordinators`)
+//! never use one another. What makes a crate what it is (the core decides and does nothing, the engine has no runtime, the client no server in it) is
 //! kept by naming what it may never use.
 
 use crate::{
@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-core", &[]),
     ("windlass-api", &[]),
     ("windlass-brokers", &["windlass-testkit"]),
+    ("windlass-coordinators", &["windlass-testkit"]),
     ("windlass-store", &["windlass-core", "windlass-conformance"]),
     ("windlass-conformance", &["windlass-core", "windlass-store"]),
     ("windlass-engine", &["windlass-core", "windlass-store", "windlass-brokers", "windlass-conformance"]),
@@ -73,6 +74,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ("windlass-stores", &["windlass-engine"], "a store knows the port, and not who uses it"),
     ("windlass-stores", &["windlass-testkit"], KIT),
     ("windlass-brokers", &["windlass-testkit"], KIT),
+    ("windlass-coordinators", &["windlass-testkit"], KIT),
     ("windlass", &["windlass-testkit"], KIT),
 ];
 
@@ -81,10 +83,11 @@ const KIT: &str = "the test kit is for tests";
 const SUITE: &str = "the suite for stores is for tests";
 
 /// The crates whose folders are products.
-const PRODUCT_FOLDERS: &[&str] = &["crates/stores/src", "crates/brokers/src"];
+const PRODUCT_FOLDERS: &[&str] = &["crates/stores/src", "crates/brokers/src", "crates/coordinators/src"];
 
 /// Their folders that are no products, but what products have in common.
-const SHARED: &[&str] = &["lib", "connect", "encoding", "rows"];
+const SHARED: &[&str] =
+    &["lib", "connect", "encoding", "rows", "address", "bound", "candidate", "http", "stored"];
 
 /// Checks all edges.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {

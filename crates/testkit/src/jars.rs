@@ -39,10 +39,15 @@ impl Jars {
 
 /// The folder of all products, one folder each below it.
 fn folder() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
+    cache(VARIABLE, "jars")
+}
+
+/// The folder that a variable names, or the one of this name where `.ci/run` keeps what it fetched and built.
+pub(crate) fn cache(variable: &str, name: &str) -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os(variable).filter(|folder| !folder.is_empty()) {
         return Some(folder.into());
     }
     let cache = std::env::var_os("XDG_CACHE_HOME").filter(|cache| !cache.is_empty()).map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
-    Some(cache?.join("windlass-ci/jars"))
+    Some(cache?.join("windlass-ci").join(name))
 }

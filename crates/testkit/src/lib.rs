@@ -1,5 +1,5 @@
-//! Real servers for tests: PostgreSQL, MariaDB, Redis, RabbitMQ, Kafka, ElasticMQ and HAProxy as children of the test,
-//! without containers.
+//! Real servers for tests: PostgreSQL, MariaDB, Redis, RabbitMQ, Kafka, ElasticMQ, Consul, etcd, ZooKeeper and HAProxy as
+//! children of the test, without containers.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -30,9 +30,13 @@
 //! What is particular to a product is in a file of its name; `sql.rs` has what those with SQL databases share.
 
 mod account;
+mod consul;
 mod elasticmq;
+mod ensemble;
+mod etcd;
 mod haproxy;
 mod home;
+mod http;
 mod jars;
 mod kafka;
 mod keeper;
@@ -48,8 +52,12 @@ mod redis;
 mod server;
 mod sql;
 mod template;
+mod zookeeper;
 
+pub use consul::ConsulProduct;
 pub use elasticmq::ElasticMqProduct;
+pub use ensemble::{Clustered, Ensemble};
+pub use etcd::EtcdProduct;
 pub use haproxy::HaProxyProduct;
 pub use kafka::KafkaProduct;
 pub use mariadb::MariaDbProduct;
@@ -62,6 +70,7 @@ pub use rabbitmq_cluster::RabbitMqCluster;
 pub use redis::RedisProduct;
 pub use server::Server;
 pub use sql::{Database, SqlProduct};
+pub use zookeeper::ZooKeeperProduct;
 
 /// A PostgreSQL server.
 pub type Postgres = Server<PostgresProduct>;
@@ -83,3 +92,12 @@ pub type RabbitMq = Server<RabbitMqProduct>;
 
 /// HAProxy in front of other servers.
 pub type HaProxy = Server<HaProxyProduct>;
+
+/// A Consul server.
+pub type Consul = Server<ConsulProduct>;
+
+/// An etcd server.
+pub type Etcd = Server<EtcdProduct>;
+
+/// A ZooKeeper server.
+pub type ZooKeeper = Server<ZooKeeperProduct>;

@@ -1,6 +1,7 @@
 //! What is particular to a server product.
 
 use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     path::Path,
     process::{Command, Output},
     sync::Mutex,
@@ -85,4 +86,11 @@ pub(crate) fn finish(mut command: Command) -> Result<String> {
 /// The account a product runs as.
 pub(crate) fn account<P: Product>() -> Result<Account> {
     Account::choose(P::USER)
+}
+
+/// A name for the server with this data directory. No other server has it, because no other one has the directory.
+pub(crate) fn name(data: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    data.hash(&mut hasher);
+    format!("w{:016x}", hasher.finish())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use windlass_testkit::{ElasticMqProduct, KafkaProduct, Place, Product, Server};
 
 /// It comes back on its port after a kill and after a stop, and is not taken for another one.
-fn comes_back<P: Product>() {
+pub(super) fn comes_back<P: Product>() {
     let Some(server) = Server::<P>::start().unwrap() else { return };
     let port = server.port();
     let first = server.process_id().unwrap();

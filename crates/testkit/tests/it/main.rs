@@ -1,5 +1,6 @@
 //! The test kit on the servers it is for.
 
+mod coordinators;
 mod java;
 mod proxy;
 mod rabbitmq;

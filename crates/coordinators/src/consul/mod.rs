@@ -1,0 +1,105 @@
+//! Consul: a session with a TTL, and a key that the session locks. The key is the name itself, as in Consul's
+//! guide to leader election, so candidates of other programs may compete for it.
+//!
+//! A lease L is divided: the lock-delay is L/10, and the TTL is half of the rest, because Consul ends a session
+//! as late as twice its TTL.
+//!
+//! | bound | why |
+//! |---|---|
+//! | the leader acts for one TTL, 0.45 L | Consul promises not to end a session before its TTL |
+//! | takeover after a kill: L | twice the TTL, and then nobody gets the key during the lock-delay |
+//! | takeover after a resignation: at once | the key is released before the session is destroyed: that has no lock-delay |
+//!
+//! A server only accepts TTLs of at least 10 s by default, so L is at least 22.3 s there. Its setting
+//! `session_ttl_min` permits less. The session is not tied to the health of a node: Consul would end it earlier.
+//!
+//! The fence is the `ModifyIndex` of the key when it was locked: an index of the whole cluster. The `LockIndex`
+//! begins again at 1 when the key was deleted. Observers see a higher fence if another program changes the key
+//! under the leader.
+
+mod api;
+mod leadership;
+mod standing;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    Campaign, Coordinator, CoordinatorError, Leader, Leadership, address::Address, candidate,
+    http::PATIENCE_MAX, stored,
+};
+use api::{Api, Entry};
+use standing::Standing;
+
+/// The port of the HTTP API.
+const PORT: u16 = 8500;
+
+/// A Consul cluster.
+#[derive(Debug)]
+pub struct Consul {
+    address: Address,
+    api: Arc<Api>,
+}
+
+impl Consul {
+    /// Makes the coordinator of `consul://[:TOKEN@]HOST[:PORT][,…][/PREFIX]`, with the secret of an ACL token
+    /// in place of a password. Does not connect yet.
+    ///
+    /// # Errors
+    /// When the URL is invalid.
+    pub fn new(url: &str) -> Result<Self, CoordinatorError> {
+        let address = Address::read(url, "consul", PORT)?;
+        Ok(Self { api: Arc::new(Api::new(&address)?), address })
+    }
+}
+
+/// The leader of whom this key is, while it is locked.
+fn leader(entry: &Entry) -> Option<Leader> {
+    let found = entry.found.as_ref()?;
+    found.session.as_ref()?;
+    Some(stored::decode(&found.value, found.modify_index))
+}
+
+#[async_trait]
+impl Coordinator for Consul {
+    fn name(&self) -> &str {
+        &self.address.name
+    }
+
+    fn check(&self, campaign: &Campaign) -> Result<(), CoordinatorError> {
+        campaign.check()
+    }
+
+    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
+        self.check(campaign)?;
+        let standing = Standing::new(Arc::clone(&self.api), self.address.key(&campaign.name), campaign);
+        candidate::until_elected(standing, campaign.lease).await
+    }
+
+    async fn leader(&self, name: &str) -> Result<Option<Leader>, CoordinatorError> {
+        Ok(leader(&self.api.read(&self.address.key(name), PATIENCE_MAX).await?))
+    }
+
+    async fn watch(
+        &self,
+        name: &str,
+        seen: Option<u64>,
+        wait: Duration,
+    ) -> Result<Option<Leader>, CoordinatorError> {
+        let until = Instant::now() + wait;
+        let key = self.address.key(name);
+        let mut entry = self.api.read(&key, PATIENCE_MAX).await?;
+        loop {
+            let leader = leader(&entry);
+            let left = until.saturating_duration_since(Instant::now());
+            if leader.as_ref().map(|leader| leader.fence) != seen || left.is_zero() {
+                return Ok(leader);
+            }
+            entry = self.api.change(&key, entry.index, left.min(PATIENCE_MAX), PATIENCE_MAX).await?;
+        }
+    }
+}
