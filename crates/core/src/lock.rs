@@ -76,6 +76,21 @@ pub struct LockHolder {
     pub since: Timestamp,
 }
 
+impl LockHolder {
+    /// Stands in for an unknown holder: the lock is closed ([`Lock::close`]).
+    #[must_use]
+    pub const fn unknown(fence: u64) -> Self {
+        let owner = LockOwner { task: TaskId::NONE, key: ActKey::forward(0), turn: 0 };
+        Self { owner, fence, since: Timestamp(0) }
+    }
+
+    /// Whether the holder is unknown.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.owner.task == TaskId::NONE
+    }
+}
+
 /// A waiter for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockWaiter {
@@ -197,15 +212,14 @@ impl Lock {
     /// Closes the lock: it is unknown which execution holds it. Its waiters keep waiting. The holder cannot release it:
     /// only an operator can determine when it is free. Its next fence is above `version`.
     pub fn close(&mut self, version: u64) {
-        let owner = LockOwner { task: TaskId::NONE, key: ActKey::forward(0), turn: 0 };
         self.version = version;
-        self.holder = Some(LockHolder { owner, fence: version, since: Timestamp(0) });
+        self.holder = Some(LockHolder::unknown(version));
     }
 
     /// Whether the lock is closed, until an operator opens it.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.holder.is_some_and(|holder| holder.owner.task == TaskId::NONE)
+        self.holder.is_some_and(|holder| holder.is_unknown())
     }
 
     /// Whether a waiter of a damaged row may be restored: neither the holder nor another waiter has its place or its

@@ -149,9 +149,11 @@ impl Engine {
 }
 
 /// Whether a pause keeps this attempt for the resume because no worker seemed to run it. A worker that names it later
-/// may finish it: stopping it would turn a pause into a failure. It is adopted on resume, or its report is accepted.
+/// may finish it: stopping it would turn a pause into a failure. It is adopted on resume, or its report is accepted. But
+/// it must stop if an operator moved the exclusive queue past the task: another task of the queue may run.
 fn is_parked(task: &Task, id: &AttemptId) -> bool {
-    task.act(id.key).is_some_and(|act| act.state == ActState::Parked && act.attempt == id.attempt)
+    !task.lacks_queue()
+        && task.act(id.key).is_some_and(|act| act.state == ActState::Parked && act.attempt == id.attempt)
 }
 
 /// How often a session's claims are read from the store.

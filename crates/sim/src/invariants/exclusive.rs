@@ -29,8 +29,12 @@ impl Invariant for ExclusiveQueues {
         match seen {
             Seen::Written(Change::Lock(change)) => {
                 for envelope in &change.messages {
-                    if let Message::Seized { name, fence, .. } = &envelope.message {
+                    if let Message::Seized { owner, name, fence, .. } = &envelope.message {
                         self.seized.insert((name.clone(), *fence));
+                        if owner.task == TaskId::NONE {
+                            // An operator opened a closed queue.
+                            self.last.remove(name);
+                        }
                     }
                 }
                 self.passes_on(change, truth)?;
@@ -53,7 +57,9 @@ impl ExclusiveQueues {
             return Ok(());
         }
         let holder = truth.post.locks.get(queue).and_then(|lock| lock.holder);
-        if holder.is_some_and(|holder| holder.owner.task == task.id && holder.owner.is_task()) {
+        let is_its = |holder: LockHolder| holder.owner.task == task.id && holder.owner.is_task();
+        // A damaged queue is closed: its task keeps it.
+        if holder.is_some_and(|holder| is_its(holder) || holder.is_unknown()) {
             return Ok(());
         }
         let message = format!("task {} starts something, and {holder:?} has the queue {queue}", task.id);

@@ -8,7 +8,7 @@ use windlass_core::{ActKey, Actor, Millis, Name, TaskId, Timestamp};
 use crate::port::{Limit, LogLine, MessageId, Sender, Starts};
 
 /// The newest format, and those before it are read.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 
 /// The first format that has the floor of locks.
 pub(super) const FORMAT_WITH_LOCK_FLOOR: u32 = 3;

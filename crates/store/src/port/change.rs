@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Lock, LockName, LockTransition,
-    LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
+    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Lock, LockHolder, LockName,
+    LockTransition, LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
     planted::{Bug, is_planted},
 };
 
@@ -88,7 +88,7 @@ pub struct TaskChange {
     /// Its events are to be announced: they stay in the outbox until [`Change::Announced`].
     pub announces: bool,
     /// The exclusive queue that the task has, and the fencing token under which it has it. If the lock is held under
-    /// another token by now, the change is a conflict.
+    /// another token or by another task by now, the change is a conflict.
     pub fence: Option<(LockName, u64)>,
 }
 
@@ -111,11 +111,15 @@ impl TaskChange {
 }
 
 impl TaskChange {
-    /// Whether the task has lost its exclusive queue meanwhile. `fence_of` is the fencing token under which a lock is held
-    /// now, if it is held.
-    pub fn is_fenced_out(&self, fence_of: impl FnOnce(&LockName) -> Option<u64>) -> bool {
+    /// Whether the task has lost its exclusive queue meanwhile. `holder_of` is the holder of a lock now, if it is held. No
+    /// other task gets a closed lock, so the task keeps a closed queue.
+    pub fn is_fenced_out(&self, holder_of: impl FnOnce(&LockName) -> Option<LockHolder>) -> bool {
         let fence = self.fence.as_ref().filter(|_| !is_planted(Bug::QueueFenceUnchecked));
-        fence.is_some_and(|(name, fence)| fence_of(name) != Some(*fence))
+        fence.is_some_and(|(name, fence)| {
+            !holder_of(name).is_some_and(|holder| {
+                holder.is_unknown() || (holder.owner.task, holder.fence) == (self.task.id, *fence)
+            })
+        })
     }
 
     /// The acts to which something happened, some of them several times. What workers have or had of all others is as

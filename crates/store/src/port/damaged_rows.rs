@@ -45,8 +45,8 @@ impl DamagedTask {
     pub fn closed_lock(name: &LockName, fault: Option<&str>) -> Self {
         let fault = fault.map(|fault| format!(" ({fault})")).unwrap_or_default();
         let reason = format!(
-            "lock {name} is closed: its row was damaged{fault}, so the server cannot know which step has the lock. No step \
-             gets it. Make sure that no step uses what it protects, then run `windlass lock release {name} --reason TEXT`"
+            "lock {name} is closed: its row was damaged{fault}, so the server cannot know which step or task has it. No other \
+             gets it. Make sure that nothing uses what it protects, then run `windlass lock release {name} --reason TEXT`"
         );
         Self::row("lock", name.as_str(), reason)
     }
@@ -64,9 +64,9 @@ impl DamagedTask {
     /// A step that waits for a lock. `owner` is the task, where it can be read.
     #[must_use]
     pub fn lock_waiter(name: &str, place: u64, owner: Option<String>, fault: impl Display) -> Self {
-        let who = owner.map_or_else(|| "a step".to_owned(), |task| format!("a step of task {task}"));
+        let who = owner.map_or_else(|| "a task".to_owned(), |task| format!("task {task}"));
         let reason = format!(
-            "the row of {who} that waits for lock {name} is damaged: {fault}. The step may never get the lock: see \
+            "the row of {who} that waits for lock {name} is damaged: {fault}. It may never get the lock: see \
              `windlass lock show {name}`. {RESTORE}, or cancel the task"
         );
         Self::row("lock_waiter", &format!("{name}.{place}"), reason)

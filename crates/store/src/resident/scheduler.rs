@@ -117,7 +117,7 @@ impl Scheduler {
             return taken;
         }
         if !self.has_message(change.consumes.as_ref())
-            || change.is_fenced_out(|name| Some(self.locks.get(name)?.holder?.fence))
+            || change.is_fenced_out(|name| self.locks.get(name)?.holder)
             || change.acts().any(|key| {
                 let overlooks =
                     |held: &Held| change.overlooks(key, held.attempt, (held.number, held.session));

@@ -14,6 +14,8 @@ const MIGRATIONS: &[(&str, i64)] = &[
     (include_str!("migrations/0003.sql"), 1),
     // Servers that know no floor of locks would let fences go back.
     (include_str!("migrations/0004.sql"), 4),
+    // Servers that know no exclusive queues cannot read format 4.
+    (include_str!("migrations/0005.sql"), 5),
 ];
 
 /// The version that this program makes and writes.

@@ -5,6 +5,8 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
+use windlass_store::StoreError;
+
 use crate::{
     Engine, EngineError,
     queries::why::{HeldBy, Why, acts::Look},
@@ -36,7 +38,7 @@ impl Engine {
         let LockOwner { task, key, .. } = owner;
         let step = match self.task(task).await {
             Ok(loaded) => loaded.task.flow.steps.get(key.step).map(|step| step.name.clone()),
-            Err(EngineError::UnknownTask(_)) => None,
+            Err(EngineError::UnknownTask(_) | EngineError::Store(StoreError::Damaged(_))) => None,
             Err(error) => return Err(error),
         };
         Ok(HeldBy { task, step, key, since })

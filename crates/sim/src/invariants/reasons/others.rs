@@ -76,7 +76,8 @@ impl Check<'_> {
         let task = self.truth.tasks.get(&told.task).map(|known| &known.task);
         let known = task.and_then(|task| Self::step_name(task, told.key));
         // The janitor may have deleted a task whose lock is not released yet.
-        let may_be_deleted = told.step.is_none() && task.is_none_or(|task| task.is_ended());
+        let is_gone = task.is_none_or(|task| task.is_ended()) || self.truth.is_damaged(told.task);
+        let may_be_deleted = told.step.is_none() && is_gone;
         holds(may_be_deleted || told.step.as_deref() == known, || format!("the step is {known:?}"))
     }
 }

@@ -81,9 +81,9 @@ impl Tables {
         }
         let fits = match change {
             Change::Task(change) => {
-                let fence_of = |name: &LockName| Some(self.locks.get(name)?.holder?.fence);
+                let holder_of = |name: &LockName| self.locks.get(name)?.holder;
                 self.waits(change.consumes.as_ref())
-                    && !change.is_fenced_out(fence_of)
+                    && !change.is_fenced_out(holder_of)
                     && self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
             }
             Change::Alarm(change) => {

@@ -78,7 +78,7 @@ impl Deciding {
             return taken;
         }
         let version = self.found.tasks.get(&id).copied().unwrap_or(0);
-        let is_fenced_out = change.is_fenced_out(|name| self.found.locks.get(name)?.fence);
+        let is_fenced_out = change.is_fenced_out(|name| self.found.locks.get(name)?.holder);
         if !self.waits(change.consumes.as_ref())
             || version != change.before
             || is_fenced_out

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::{AlarmId, TaskId};
+use windlass_core::{AlarmId, LockHolder, TaskId};
 use windlass_store::{MessageId, SessionId, UniqueKey, stored};
 
 use crate::rows::{
@@ -84,10 +84,11 @@ fn session(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
 }
 
 fn lock(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
-    // A damaged holder is nobody: the lock is closed when it is loaded.
-    let holder = stored::read_lock_holder(row.bytes(2)?).unwrap_or_default();
-    let lock = FoundLock { version: from_integer(row.number(1)?), fence: holder.map(|holder| holder.fence) };
-    found.locks.insert(row.name(0)?, lock);
+    let version = from_integer(row.number(1)?);
+    // A lock whose holder cannot be read is closed when it is loaded.
+    let holder = stored::read_lock_holder(row.bytes(2)?);
+    let holder = holder.unwrap_or_else(|_| Some(LockHolder::unknown(version)));
+    found.locks.insert(row.name(0)?, FoundLock { version, holder });
     Ok(())
 }
 

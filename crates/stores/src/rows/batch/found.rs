@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{AlarmId, Lock, LockName, Millis, Name, Task, TaskId};
+use windlass_core::{AlarmId, Lock, LockHolder, LockName, Millis, Name, Task, TaskId};
 use windlass_store::{MessageId, SessionId, UniqueKey};
 
 /// What the database has of what a batch touches, read and locked in the transaction that will write it. While the
@@ -40,13 +40,13 @@ pub(crate) struct Found {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundLock {
     pub(crate) version: u64,
-    /// The fencing token under which it is held, if it is held and the row can be read.
-    pub(crate) fence: Option<u64>,
+    /// Its holder; unknown if the row cannot be read.
+    pub(crate) holder: Option<LockHolder>,
 }
 
 impl FoundLock {
     pub(crate) fn of(lock: &Lock) -> Self {
-        Self { version: lock.version, fence: lock.holder.map(|holder| holder.fence) }
+        Self { version: lock.version, holder: lock.holder }
     }
 }
 
