@@ -57,12 +57,12 @@ fn unknown_keys_are_refused_with_a_suggestion() {
     "#);
     insta::assert_snapshot!(refusals(Format::Yaml, [
         "flow: f\nstep: []\n",
-        "flow: f\nexclusive: nightly\nsteps: []\n",
+        "flow: f\nexclusive: a b\nsteps: [{ name: a, run: m.c }]\n",
         "flow: f\non_error: { run: m.c, after: [a] }\nsteps: []\n",
         "flow: f\nunique: { key: a, until: finished }\nsteps: []\n",
     ]), @r#"
-    2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `retention`, `rollback_params`, `deaths_max`, `key`, `steps` and `on_error`
-    2:1: `exclusive` is known but not supported by this version yet
+    2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `exclusive`, `retention`, `rollback_params`, `deaths_max`, `key`, `steps` and `on_error`
+    2:12: `exclusive`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     2:23: unknown key "after" in `on_error`; known are `run`, `start_within`, `timeout`, `deadline` and `retry`
     2:19: unknown key "until" in `unique`; known are `key`, `while`, `for` and `on_conflict`
     "#);
