@@ -46,7 +46,7 @@ fn tables_of_version_1_get_there() {
     open(&database.url()).unwrap();
     let schema =
         database.ask("select concat(schema_version, '|', readable_from) from windlass_meta").unwrap();
-    assert_eq!(schema, "4|4", "servers that know no floor of locks may not go on");
+    assert_eq!(schema, "5|5", "servers that know no exclusive queues may not go on");
     database.ask(&submit("{}")).unwrap();
 }
 
