@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::CoordinatorError;
+
 /// The part of a lease that is left out, because two clocks do not run equally fast: 1 in 50. Clocks that NTP
 /// slews differ by 1 in 1,000 at most.
 const CLOCKS_DIFFER_BY: u32 = 50;
@@ -42,6 +44,21 @@ impl Bound {
         if !state.has_ended {
             state.until = state.until.max(sent + Self::surely(self.lease));
         }
+    }
+
+    /// Notes the answer to a renewal sent at `sent`: a lost leadership ends it, another error changes nothing. Returns
+    /// the answer.
+    pub(crate) fn answered(
+        &self,
+        sent: Instant,
+        answer: Result<(), CoordinatorError>,
+    ) -> Result<(), CoordinatorError> {
+        match &answer {
+            Ok(()) => self.renewed(sent),
+            Err(CoordinatorError::Lost(_)) => self.end(),
+            Err(_) => {}
+        }
+        answer
     }
 
     /// Ends it now, for good.

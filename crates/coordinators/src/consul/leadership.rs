@@ -61,15 +61,7 @@ impl Leadership for ConsulLeadership {
             self.api.renew(&self.session.id, self.patience).await?;
             self.has_key(&self.api.read(&self.key, self.patience).await?)
         };
-        match renewed.await {
-            Ok(()) => self.session.bound.renewed(sent),
-            Err(error @ CoordinatorError::Lost(_)) => {
-                self.session.bound.end();
-                return Err(error);
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        self.session.bound.answered(sent, renewed.await)
     }
 
     async fn ended(&self) {

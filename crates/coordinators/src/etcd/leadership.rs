@@ -63,15 +63,7 @@ impl Leadership for EtcdLeadership {
             self.api.keep_alive(self.entry.lease, self.patience).await?;
             self.has_key().await
         };
-        match renewed.await {
-            Ok(()) => self.entry.bound.renewed(sent),
-            Err(error @ CoordinatorError::Lost(_)) => {
-                self.entry.bound.end();
-                return Err(error);
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        self.entry.bound.answered(sent, renewed.await)
     }
 
     async fn ended(&self) {

@@ -37,7 +37,7 @@ impl Batch {
     }
 
     /// If a task has lost its exclusive queue, the task learns it before the item is decided: all its other changes would
-    /// be conflicts. A closed queue must be opened first.
+    /// be conflicts. A closed queue stays with its task.
     pub(super) fn update_queue(&mut self, id: TaskId, place: Place) {
         let task = self.tasks.get(&id).and_then(TaskWork::task);
         let Some((name, fence)) = task.and_then(|task| task.queue_fence()) else { return };
