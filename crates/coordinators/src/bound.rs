@@ -48,7 +48,11 @@ impl Bound {
 
     /// Notes the answer to a renewal sent at `sent`: a lost leadership ends it, another error changes nothing. Returns
     /// the answer.
-    pub(crate) fn answered(
+    ///
+    /// # Errors
+    ///
+    /// The error of the answer.
+    pub fn answered(
         &self,
         sent: Instant,
         answer: Result<(), CoordinatorError>,
