@@ -33,6 +33,8 @@ pub struct Engine {
     pub(crate) dispatching: Dispatching,
     pub(crate) feed: Feed,
     pub(crate) timers: Signal,
+    /// Set when messages wait in the store that this server has not posted to its inbox.
+    pub(crate) messages: Signal,
     /// Set when sessions should be renewed in the store soon.
     pub(crate) polls_closed: Signal,
     pub(crate) lease_rounds: LeaseRounds,
@@ -151,6 +153,7 @@ impl Engine {
             dispatching: Dispatching::default(),
             feed: Feed::default(),
             timers: Signal::default(),
+            messages: Signal::default(),
             polls_closed: Signal::default(),
             lease_rounds: LeaseRounds::default(),
             counts: Counts::default(),
@@ -174,6 +177,11 @@ impl Engine {
     /// Set when there is new due work; the program then reads [`Engine::next_wake`].
     pub fn timers(&self) -> &Signal {
         &self.timers
+    }
+
+    /// Set when messages were sent; the program runs [`crate::services::Messenger`] then.
+    pub fn messages(&self) -> &Signal {
+        &self.messages
     }
 
     /// Set when a worker's connection was closed; the program runs [`crate::services::LeaseKeeper`] then.

@@ -141,6 +141,7 @@ impl Server {
         }
         running.spawn("keeps leases", loops::keep_leases(engine.clone(), clock.clone()));
         running.spawn("does what is due", loops::keep_time(engine.clone(), clock.clone()));
+        running.spawn("delivers messages", loops::deliver_messages(engine.clone(), clock.clone()));
         running.spawn("watches the clock", clock_watch::watch(engine.clone(), clock.clone()));
         running.spawn("reads changes by other servers", loops::hear_changes(engine.clone(), clock.clone()));
         let deleted = |rows| tracing::debug!(rows, "deleted rows after their retention");

@@ -324,18 +324,19 @@ impl Batch {
             change.announces = announces && !(change.consumes.is_some() && is_planted(Bug::OutboxForgotten));
             let events = watched.then(|| change.events.clone());
             let logs = Logged::of(&change.logs, watched);
-            let (task, has_timer) = (Some(TaskPart { loaded, events, stops }), has_timer(&change));
+            let (has_timer, sends) = (has_timer(&change), !change.messages.is_empty());
             changes.push(Change::Task(Box::new(change)));
-            parts.push(Part { pending, task, logs, has_timer });
+            let task = Some(TaskPart { loaded, events, stops });
+            parts.push(Part { pending, task, logs, has_timer, sends });
         }
         for (change, pending) in self.locks.into_values().flat_map(|work| work.changes) {
-            let has_timer = !change.messages.is_empty();
+            let sends = !change.messages.is_empty();
             changes.push(Change::Lock(change));
-            parts.push(Part { pending, task: None, logs: None, has_timer });
+            parts.push(Part { pending, task: None, logs: None, has_timer: false, sends });
         }
         for (change, pending) in self.alarms.into_values().flat_map(|work| work.changes) {
             changes.push(Change::Alarm(change));
-            parts.push(Part { pending, task: None, logs: None, has_timer: false });
+            parts.push(Part { pending, task: None, logs: None, has_timer: false, sends: false });
         }
         for (change, place) in self.others {
             let logs = match &change {
@@ -344,7 +345,7 @@ impl Batch {
             };
             changes.push(change);
             let pending = vec![Pending { place, reply: None }];
-            parts.push(Part { pending, task: None, logs, has_timer: false });
+            parts.push(Part { pending, task: None, logs, has_timer: false, sends: false });
         }
         (changes, parts)
     }

@@ -220,6 +220,9 @@ impl Committer {
                     if part.has_timer {
                         self.engine.timers.set();
                     }
+                    if part.sends && self.engine.store.cluster().is_none() {
+                        self.engine.messages.set();
+                    }
                     // The log lines of an attempt come before its end.
                     part.logs.iter().for_each(|logs| self.logged(logs));
                     match part.task {

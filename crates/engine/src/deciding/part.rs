@@ -20,8 +20,10 @@ pub(super) struct Part {
     pub(super) pending: Vec<Pending>,
     /// For the change of a task: the data needed once it is on disk.
     pub(super) task: Option<TaskPart>,
-    /// The change sets a timer or sends a message.
+    /// The change sets a timer.
     pub(super) has_timer: bool,
+    /// The change sends a message.
+    pub(super) sends: bool,
     /// Log lines of attempts, for watchers.
     pub(super) logs: Option<Logged>,
 }
@@ -50,8 +52,8 @@ pub(super) struct TaskPart {
     pub(super) stops: Vec<(SessionId, AttemptId)>,
 }
 
-/// Whether a change waits for a time, or sends a message.
+/// Whether a change waits for a time.
 pub(super) fn has_timer(change: &TaskChange) -> bool {
     let timer = |effect: &Effect| matches!(effect, Effect::Wait(waiting) if waiting.due_at.is_some());
-    change.waits.iter().any(timer) || !change.messages.is_empty()
+    change.waits.iter().any(timer)
 }

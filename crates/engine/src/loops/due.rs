@@ -27,19 +27,17 @@ pub async fn keep_leases(engine: Arc<Engine>, timer: impl Timer) {
     }
 }
 
-/// Processes due timers, reclaims attempts of workers that are gone, delivers messages, polls for changes of other
-/// servers, and hands out attempts that became ready over time.
+/// Processes due timers, reclaims attempts of workers that are gone, polls for changes of other servers, and hands out
+/// attempts that became ready over time.
 pub async fn keep_time(engine: Arc<Engine>, timer: impl Timer) {
     let timekeeper = Timekeeper::new(engine.clone());
     let reclaimer = Reclaimer::new(engine.clone());
-    let messenger = Messenger::new(engine.clone());
     let change_poller = ChangePoller::new(engine.clone());
     let dispatcher = Dispatcher::new(engine.clone());
     loop {
         let results = [
             reclaimer.run_once(timer.now()).await.map(drop),
             timekeeper.run_once(timer.now()).await.map(drop),
-            messenger.run_once(timer.now()).await.map(drop),
             change_poller.run_once(timer.now()).await.map(drop),
             dispatcher.run_once(timer.now()).await.map(drop),
         ];
@@ -49,6 +47,18 @@ pub async fn keep_time(engine: Arc<Engine>, timer: impl Timer) {
         }
         let wake = engine.next_wake(timer.now());
         wait_until_due(&timer, wake, has_failed, engine.timers().wait()).await;
+    }
+}
+
+/// Delivers messages. A round may read many tasks and waits for its commit: timers do not wait for it.
+pub async fn deliver_messages(engine: Arc<Engine>, timer: impl Timer) {
+    let messenger = Messenger::new(engine.clone());
+    loop {
+        let delivered = messenger.run_once(timer.now()).await;
+        if let Err(error) = &delivered {
+            tracing::warn!(%error, "messages could not be delivered; trying again");
+        }
+        wait_until_due(&timer, None, delivered.is_err(), engine.messages().wait()).await;
     }
 }
 

@@ -6,7 +6,7 @@ use futures_executor::block_on;
 use windlass_core::{Command, Millis, Name, TaskId};
 use windlass_engine::{Exchange, ReportStatus};
 use windlass_store::{
-    ClaimRequest, Now, SessionId, Store, TaskQuery,
+    ClaimRequest, Limit, Now, SessionId, Starts, Store, TaskQuery,
     memory::MemorySink,
     resident::{BodyPolicy, Resident, RestPolicy},
 };
@@ -107,6 +107,15 @@ fn a_task_whose_body_is_damaged_on_disk_leaves_queues_timers_and_limits() {
     let store = store_over(&sink, BodyPolicy::NONE);
     let world = World::over(store.clone(), 1);
     world.apply(flow("f", &["a"], 3));
+    let limit = Limit {
+        name: Name::new("hourly").unwrap(),
+        queue: Name::new("m").unwrap(),
+        command: None,
+        per_key: false,
+        running: Some(9),
+        starts: Some(Starts { count: 9, per: Millis::from_secs(3600) }),
+    };
+    world.drive(world.engine.set_limit(limit)).unwrap();
     let (mut first, mut second) = (world.worker(1), world.worker(2));
     let claimed = world.submit("f");
     let running = first.take();
@@ -128,6 +137,9 @@ fn a_task_whose_body_is_damaged_on_disk_leaves_queues_timers_and_limits() {
     assert_ne!(answer.reports[0].status, ReportStatus::Accepted);
     assert_eq!(store.quarantine().tasks(), [claimed, delayed, ready]);
     assert_eq!(block_on(store.held(SessionId(1))), Ok(Vec::new()));
+    // All four were given to a worker, which may have begun them; the sound one is in hands.
+    let limits = block_on(store.limits(world.now())).unwrap();
+    assert_eq!((limits[0].started, limits[0].running), (4, 1));
     let statuses = TaskQuery { limit: 9, ..TaskQuery::default() };
     let listed = block_on(store.tasks(&statuses)).unwrap().items;
     assert_eq!(listed.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), [sound]);

@@ -22,6 +22,11 @@ pub(super) fn stopped() -> Outcome {
     Outcome::Failed(Failure::new("stopped", 143, true))
 }
 
+/// The worker's report about a command that it stopped because it could not renew its lease.
+pub(super) fn interrupted() -> Outcome {
+    Outcome::RetryLater { delay: Some(Millis(0)), message: "lost its server".into() }
+}
+
 /// One run of a command.
 pub(super) async fn run(worker: Rc<Worker>, attempt: HandedOut, number: u64) {
     let world = worker.world.clone();

@@ -221,6 +221,7 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
         };
         world.spawn(Host::Server(server), loops::keep_leases(engine.clone(), live.clone()));
         world.spawn(Host::Server(server), loops::keep_time(engine.clone(), live.clone()));
+        world.spawn(Host::Server(server), loops::deliver_messages(engine.clone(), live.clone()));
         if world.config.shared {
             world.spawn(Host::Server(server), heartbeat(live.clone()));
             world.spawn(Host::Server(server), loops::hear_changes(engine, live.clone()));

@@ -163,15 +163,16 @@ impl Worker {
         }
     }
 
-    /// Stops the runs when the lease cannot be renewed.
+    /// Stops the runs when the lease cannot be renewed, and reports them once a server answers.
     async fn watch(self: Rc<Self>) {
         loop {
             self.world.sleep(100).await;
             if self.state.borrow().lease.lapses(self.world.now()) {
                 let runs = std::mem::take(&mut self.state.borrow_mut().runs);
-                for run in runs.into_values() {
+                for (token, run) in runs {
                     self.world.count("run ended: lease not renewed");
-                    self.stop(&run, false);
+                    self.stop(&run, true);
+                    self.say(&token, run.id, Said::Ended(commands::interrupted()));
                 }
             }
         }

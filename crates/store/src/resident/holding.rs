@@ -80,12 +80,19 @@ impl Inner {
         self.hold(session, id, now)
     }
 
-    /// Takes an attempt from the session that has it.
+    /// Takes an attempt from the session that has it, and that did not begin it.
     pub(super) fn take_from_holder(&mut self, task: TaskId, key: ActKey) {
-        let Some(held) = self.scheduler.claims.remove(task, key) else { return };
+        if let Some(held) = self.end_hold(task, key) {
+            self.scheduler.queues.take_back_start(&held);
+        }
+    }
+
+    /// Takes an attempt from the session that has it. If it began, that counts under limits by starts.
+    pub(super) fn end_hold(&mut self, task: TaskId, key: ActKey) -> Option<Held> {
+        let held = self.scheduler.claims.remove(task, key)?;
         self.scheduler.sessions.drop_hold(held.session, task, key);
         self.scheduler.queues.let_go(&held);
-        self.scheduler.queues.take_back_start(&held);
+        Some(held)
     }
 
     /// Gives an attempt to a session.

@@ -154,10 +154,10 @@ impl Loaded {
 
 impl Inner {
     /// A task that cannot be read any more leaves memory. Those who have attempts of it lose them, and the places in limits
-    /// that these take up.
+    /// that these take up. Its attempts may have begun, so their starts stay counted.
     fn drop_damaged(&mut self, id: TaskId) {
         for key in self.scheduler.claims.acts_of(id) {
-            self.take_from_holder(id, key);
+            self.end_hold(id, key);
         }
         self.scheduler.forget(id);
     }
