@@ -24,6 +24,7 @@ topic![
     a_limit_by_key_counts_each_key_for_itself,
     no_more_begin_in_a_span_than_a_limit_allows,
     what_was_given_back_did_not_begin,
+    only_a_start_that_was_counted_is_taken_back,
     what_keeps_an_attempt_back_is_told,
     limits_and_holders_are_there_after_a_reopening,
 ];
@@ -261,6 +262,28 @@ async fn what_was_given_back_did_not_begin(mut world: World) {
     assert!(world.claim(session, 1).await.is_empty());
     world.pass(Millis(1_000));
     world.claim_one(session).await;
+}
+
+async fn only_a_start_that_was_counted_is_taken_back(mut world: World) {
+    let mut other = line("other", 1);
+    other.steps[0].run.doer =
+        windlass_core::Doer::Worker { module: name("work"), command: name("something-else") };
+    let (other, flow) = (world.add_flow(other).await, world.add_flow(line("flow", 1)).await);
+    let uncounted = world.submit(&other).await;
+    for _ in 0..2 {
+        world.submit(&flow).await;
+    }
+    let starts = Some(Starts { count: 1, per: Millis(1_000) });
+    set(&mut world, &Limit { starts, command: Some(name("do")), ..limit(None) }).await;
+    let session = world.session(1).await;
+    // Both at the same time, and only the second one counts.
+    let both = world.claim(session, 2).await;
+    assert_eq!((both.len(), both[0].id.task), (2, uncounted));
+    world.release(session, both[0].id).await;
+    assert_eq!(tasks_of(&world.claim(session, 9).await), [uncounted]);
+    assert_eq!(counts(&mut world).await, (1, 1));
+    world.pass(Millis(1_000));
+    assert_eq!(world.claim(session, 9).await.len(), 1, "the start is forgotten after its span");
 }
 
 async fn what_keeps_an_attempt_back_is_told(mut world: World) {

@@ -34,6 +34,8 @@ const IN_THE_MAKING_MS: u64 = 10_000;
 
 pub(super) struct Limits {
     shared: bool,
+    /// Whether the store reads between the claim and the answer.
+    reads_claimed: bool,
     /// How long before it is seen a start may be counted, in milliseconds.
     slack: u64,
     /// Whether starts can be checked: a start counts when the attempt leaves its queue, and with a slow disk,
@@ -82,6 +84,7 @@ impl Limits {
         let operations = if config.shared { SLACK_OPERATIONS_SHARED } else { SLACK_OPERATIONS };
         Self {
             shared: config.shared,
+            reads_claimed: config.shared || config.is(Kind::FewBytes),
             slack: operations * config.faults.device_ms.max(OPERATION_MS),
             counts_starts: !(slow || config.shared && (failing || set_ahead)),
             given: BTreeMap::new(),
@@ -98,7 +101,7 @@ impl Limits {
     fn give(&mut self, id: &AttemptId, truth: &Truth, world: &World) -> Result<(), Violation> {
         let Some(ready) = ready(id, truth).filter(|_| !self.given.contains_key(id)) else { return Ok(()) };
         let mut starts = Vec::new();
-        let in_the_making = match (self.shared, self.counts_starts) {
+        let in_the_making = match (self.reads_claimed, self.counts_starts) {
             (false, _) => 0,
             (true, true) => self.slack,
             (true, false) => IN_THE_MAKING_MS,
@@ -137,7 +140,11 @@ impl Limits {
     fn is_held(&self, run: &Run, truth: &Truth) -> bool {
         let next = AttemptId { claim: run.id.claim + 1, ..run.id };
         let last = AttemptId { claim: u64::MAX, ..run.id };
-        run.known && truth.is_current(&run.id) && self.given.range(next..=last).next().is_none()
+        // A task with damaged rows takes up no place.
+        run.known
+            && truth.is_current(&run.id)
+            && !truth.is_damaged(run.id.task)
+            && self.given.range(next..=last).next().is_none()
     }
 
     /// An attempt that was given starts: it counts from when it was given.

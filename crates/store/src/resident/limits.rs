@@ -83,6 +83,10 @@ impl LimitUse {
 
     /// An attempt that was to begin did not.
     pub(super) fn take_back_start(&mut self, command: &Name, key: Option<&Key>, at: Millis) {
+        // An attempt of another command may have been handed out at the same time.
+        if self.limit.counts(command, key.map(|key| &**key)).is_none() {
+            return;
+        }
         let key = key.filter(|_| self.limit.per_key);
         let first = self.starts.partition_point(|(other, _)| *other < at);
         let same = |(other, of): &(Millis, Option<Key>)| *other == at && of.as_ref() == key;
