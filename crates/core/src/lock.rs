@@ -89,6 +89,19 @@ impl LockHolder {
     pub fn is_unknown(&self) -> bool {
         self.owner.task == TaskId::NONE
     }
+
+    /// Whether this task holds the lock under this fencing token.
+    #[must_use]
+    pub fn is(&self, task: TaskId, fence: u64) -> bool {
+        (self.owner.task, self.fence) == (task, fence)
+    }
+
+    /// Whether this task keeps the lock that it got under this fencing token: it holds it, or the holder is unknown. No
+    /// other owner gets a closed lock.
+    #[must_use]
+    pub fn leaves_it_to(&self, task: TaskId, fence: u64) -> bool {
+        self.is_unknown() || self.is(task, fence)
+    }
 }
 
 /// A waiter for a lock.

@@ -193,7 +193,9 @@ impl Batch {
         consumes: Option<&MessageId>,
         place: Place,
     ) -> Result<(), Refusal> {
-        let mut work = TaskWork::accept(new, consumes, place, self.now, &mut self.evaluated)?;
+        let parent = new.task.input.parent.and_then(|parent| self.task(parent.task)).cloned();
+        let mut work =
+            TaskWork::accept(new, parent.as_deref(), consumes, place, self.now, &mut self.evaluated)?;
         self.evaluated += work.take_evaluated();
         self.tasks.insert(new.task.id, work);
         Ok(())

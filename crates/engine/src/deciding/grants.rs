@@ -1,6 +1,6 @@
 //! Granted locks and exclusive queues in a batch.
 
-use windlass_core::{ActKey, Command, LockCommand, LockName, LockOwner, TaskId, wants_lock};
+use windlass_core::{ActKey, Command, LockCommand, LockHolder, LockName, LockOwner, TaskId, wants_lock};
 use windlass_store::MessageId;
 
 use crate::deciding::{
@@ -21,7 +21,7 @@ impl Batch {
         place: Place,
     ) -> bool {
         if self.is_wanted(&owner, name) {
-            if owner.is_task() && !self.is_held_under(name, fence) {
+            if owner.is_task() && !self.holder(name).is_some_and(|holder| holder.is(owner.task, fence)) {
                 // The grant is outdated: the queue was taken away, or its row was damaged.
                 return self.tell_task(owner.task, &queue_lost(name, fence), message, place);
             }
@@ -31,9 +31,9 @@ impl Batch {
         self.tell_lock(name, &LockCommand::Release { owner }, message, place)
     }
 
-    /// Whether a lock that was loaded is held under this fencing token.
-    fn is_held_under(&self, name: &LockName, fence: u64) -> bool {
-        self.locks.get(name).and_then(LockWork::fence) == Some(fence)
+    /// The holder of a lock that was loaded, if it is held.
+    fn holder(&self, name: &LockName) -> Option<LockHolder> {
+        self.locks.get(name).and_then(LockWork::holder)
     }
 
     /// If a task has lost its exclusive queue, the task learns it before the item is decided: all its other changes would
@@ -42,11 +42,8 @@ impl Batch {
         let task = self.tasks.get(&id).and_then(TaskWork::task);
         let Some((name, fence)) = task.and_then(|task| task.queue_fence()) else { return };
         // What this batch has decided about the lock may turn out to be a conflict.
-        let has_moved_on = self
-            .locks
-            .get(name)
-            .is_some_and(|lock| lock.changes.is_empty() && lock.fence() != Some(fence) && !lock.is_closed());
-        if has_moved_on {
+        let is_loaded = self.locks.get(name).is_some_and(|lock| lock.changes.is_empty());
+        if is_loaded && !self.holder(name).is_some_and(|holder| holder.leaves_it_to(id, fence)) {
             let command = queue_lost(name, fence);
             self.on_task(id, |task, now| task.decide(&command, None, &[], place, now));
         }

@@ -1,6 +1,6 @@
 //! A lock in a batch and the changes to it.
 
-use windlass_core::{Lock, LockCommand, Timestamp};
+use windlass_core::{Lock, LockCommand, LockHolder, Timestamp};
 use windlass_store::{LockChange, MessageId};
 
 use crate::deciding::{batch::Place, inbox::Reply, part::Pending};
@@ -18,14 +18,9 @@ impl LockWork {
         Self { lock, changes: Vec::new() }
     }
 
-    /// The fencing token under which it is held, if it is held.
-    pub(super) fn fence(&self) -> Option<u64> {
-        self.lock.holder.map(|holder| holder.fence)
-    }
-
-    /// Whether it is closed.
-    pub(super) fn is_closed(&self) -> bool {
-        self.lock.is_closed()
+    /// The holder, if it is held.
+    pub(super) fn holder(&self) -> Option<LockHolder> {
+        self.lock.holder
     }
 
     /// Decides a message. Returns whether it found something to do; if so, the change consumes the message.

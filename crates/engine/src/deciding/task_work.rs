@@ -34,7 +34,7 @@ pub(super) struct TaskWork {
 pub(super) enum Refusal {
     /// Its unique key could not be computed; this is the error message.
     NoUniqueKey(String),
-    /// The name of its exclusive queue could not be computed; this is the error message.
+    /// The name of its exclusive queue could not be computed, or its parent has the queue; this is the error message.
     NoQueueName(String),
     /// The rules refuse it.
     Rejected(Rejection),
@@ -76,10 +76,11 @@ impl TaskWork {
         self.loaded.as_ref().map(|loaded| &loaded.task)
     }
 
-    /// Accepts a new task. `consumes` is the message by which another task started it. The evaluation steps are added
+    /// Accepts a new task. `consumes` is the message by which its `parent` started it. The evaluation steps are added
     /// to `evaluated`, also if the task is refused.
     pub(super) fn accept(
         new: &NewTask,
+        parent: Option<&Task>,
         consumes: Option<&MessageId>,
         place: Place,
         now: Now,
@@ -91,6 +92,16 @@ impl TaskWork {
         let (exclusive, steps) = exclusive_queue(&new.task.flow, &new.task.input);
         *evaluated += steps;
         let names = (unique.map_err(Refusal::NoUniqueKey)?, exclusive.map_err(Refusal::NoQueueName)?);
+        if let (Some(queue), Some(parent)) = (&names.1, parent)
+            && parent.input.exclusive.as_ref() == Some(queue)
+        {
+            let message = format!(
+                "the task that starts this one, {}, keeps the queue {queue} until it has ended, so this one would wait \
+                 forever: use another queue, or none",
+                parent.id
+            );
+            return Err(Refusal::NoQueueName(message));
+        }
         let task = match names {
             (None, None) => new.task.clone(),
             (unique, exclusive) => {

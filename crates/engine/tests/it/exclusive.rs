@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    ActKey, Command, Flow, Input, Json, LockRef, Name, OnFailure, QueueState, Rejection, TaskId, Timestamp,
+    ActKey, Command, DATA_CODE, Doer, Flow, Input, Json, LockRef, Name, OnFailure, QueueState, Rejection,
+    TaskId, Timestamp,
 };
 use windlass_engine::EngineError;
 use windlass_store::memory::{MemorySink, SharedStore};
@@ -78,6 +79,23 @@ fn start_times_come_first_also_those_in_the_past() {
         worker.report(&attempt.token, ok());
         world.pass(100);
     }
+}
+
+#[test]
+fn a_child_in_the_queue_of_its_parent_is_refused() {
+    let world = World::new();
+    world.apply(exclusive("order", &["pay"]));
+    let mut parent = exclusive("parent", &["first"]);
+    parent.steps[0].run.doer = Doer::Flow { name: name("order") };
+    world.apply(parent);
+    let task = world.submit("parent");
+    world.pass(1000);
+    let ended = world.task(task);
+    assert!(ended.is_ended());
+    let failure = ended.failed_step().unwrap();
+    assert_eq!((failure.code, failure.retryable), (DATA_CODE, false));
+    assert!(failure.message.contains("keeps the queue orders until it has ended"), "{}", failure.message);
+    assert_eq!(holder(&world), None);
 }
 
 #[test]

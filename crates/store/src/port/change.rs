@@ -111,14 +111,11 @@ impl TaskChange {
 }
 
 impl TaskChange {
-    /// Whether the task has lost its exclusive queue meanwhile. `holder_of` is the holder of a lock now, if it is held. No
-    /// other task gets a closed lock, so the task keeps a closed queue.
+    /// Whether the task has lost its exclusive queue meanwhile. `holder_of` is the holder of a lock now, if it is held.
     pub fn is_fenced_out(&self, holder_of: impl FnOnce(&LockName) -> Option<LockHolder>) -> bool {
         let fence = self.fence.as_ref().filter(|_| !is_planted(Bug::QueueFenceUnchecked));
         fence.is_some_and(|(name, fence)| {
-            !holder_of(name).is_some_and(|holder| {
-                holder.is_unknown() || (holder.owner.task, holder.fence) == (self.task.id, *fence)
-            })
+            !holder_of(name).is_some_and(|holder| holder.leaves_it_to(self.task.id, *fence))
         })
     }
 
