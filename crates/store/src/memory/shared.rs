@@ -8,9 +8,10 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name,
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::port::{
     Adoption, Ask, AttemptId, BuiltOn, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
-    Envelope, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Members, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
+    Envelope, Leadership, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Members, Now, Outcome, Page,
+    Quarantine, Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskChange, TaskQuery,
+    Unannounced,
 };
 use crate::signal::Signal;
 
@@ -58,6 +59,14 @@ impl SharedStore {
         rows.news.retain(|news| news.strong_count() > 0);
         let others = rows.news.iter().filter_map(Weak::upgrade);
         others.filter(|news| !Arc::ptr_eq(news, &self.news)).for_each(|news| news.set());
+    }
+
+    /// Fails where another server has taken the lease: for tables that are kept beside these rows.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`].
+    pub fn check(&self, led: Option<Leadership>) -> Result<(), StoreError> {
+        self.rows().servers.check(led)
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -154,9 +163,11 @@ impl Store for SharedStore {
         changes: Vec<Change>,
         asks: &[Ask],
         _leave: &Leave,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         let mut rows = self.rows();
+        rows.servers.check(led)?;
         let mut built_on = BuiltOn::default();
         let outcomes: Vec<Outcome> =
             changes.iter().map(|change| built_on.outcome(change, || rows.commit(change))).collect();
@@ -184,8 +195,15 @@ impl Store for SharedStore {
         Ok(self.rows().tables.unannounced(limit))
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
         let mut rows = self.rows();
+        rows.servers.check(led)?;
         let (swept, tasks) = rows.tables.sweep(retention, now.wall, limit);
         for task in tasks {
             rows.waits.delete(task);
@@ -222,8 +240,15 @@ impl Claims for SharedStore {
         Ok(attempts.iter().map(adopt).collect())
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        led: Option<Leadership>,
+        _now: Now,
+    ) -> Result<(), StoreError> {
         let mut rows = self.rows();
+        rows.servers.check(led)?;
         let Rows { tables, waits, .. } = &mut *rows;
         waits.release(session, attempt, tables.limits());
         Ok(())

@@ -11,8 +11,8 @@ use windlass_core::{
 use super::{Resident, queue::Queues, state::Grace};
 use crate::port::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, DamagedTask, Due,
-    Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine, Queries,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,
+    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
     SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
@@ -82,6 +82,7 @@ impl Store for Resident {
         changes: Vec<Change>,
         asks: &[Ask],
         _leave: &Leave,
+        _led: Option<Leadership>,
         _now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         Ok((self.commit(changes).await?, vec![None; asks.len()]))
@@ -138,7 +139,13 @@ impl Store for Resident {
         Ok(self.sound(found))
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        _led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
         let swept = self.sink.sweep(retention, now, limit).await?;
         let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
         Ok(swept + flows as u64)
@@ -197,7 +204,13 @@ impl Claims for Resident {
         Ok(adoptions)
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        _led: Option<Leadership>,
+        _now: Now,
+    ) -> Result<(), StoreError> {
         let mut inner = self.inner();
         let held = inner.scheduler.claims.get(attempt.task, attempt.key);
         if held.is_some_and(|held| held.session == session && held.number == attempt.claim) {

@@ -9,9 +9,10 @@ use windlass_core::{
 };
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Enqueued,
-    EnqueuedTasks, Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Settlement, Standing, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    EnqueuedTasks, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page,
+    Quarantine, Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    SessionRenewal, SessionState, Settlement, Standing, Store, StoreError, StoredAlarm, StoredFlow,
+    TaskQuery, Unannounced,
 };
 
 use super::{
@@ -156,6 +157,7 @@ impl<D: Dialect> Store for RowStore<D> {
         changes: Vec<Change>,
         asks: &[Ask],
         leave: &Leave,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         if changes.is_empty() {
@@ -164,7 +166,7 @@ impl<D: Dialect> Store for RowStore<D> {
         let (inner, asked) = (self.inner.clone(), Asked { asks: asks.to_vec(), leave: leave.clone(), now });
         self.spawn(async move {
             let (outcomes, claimed) =
-                inner.committer.commit(&inner.database, &inner.flows, &changes, &asked).await?;
+                inner.committer.commit(&inner.database, &inner.flows, &changes, led, &asked).await?;
             inner.newest.settle(&changes, &outcomes).await;
             Ok((outcomes, claimed))
         })
@@ -183,9 +185,15 @@ impl<D: Dialect> Store for RowStore<D> {
         with_link!(self, |inner, link| query::unannounced(&mut link, inner.damaged(), limit))
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
         let retention = *retention;
-        with_link!(self, |inner, link| link.sweep(&retention, now, limit))
+        with_link!(self, |inner, link| link.sweep(&retention, led, now, limit))
     }
 }
 
@@ -218,8 +226,14 @@ impl<D: Dialect> Claims for RowStore<D> {
         with_link!(self, |inner, link| sessions::adopt(&mut link, session, &attempts, now))
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
-        with_link!(self, |inner, link| send(&mut link, D::release(session, attempt)))
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        led: Option<Leadership>,
+        _now: Now,
+    ) -> Result<(), StoreError> {
+        with_link!(self, |inner, link| send(&mut link, D::release(session, attempt, led)))
     }
 
     async fn renew(&self, renewals: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
@@ -383,8 +397,12 @@ impl<D: Dialect> EnqueuedTasks for RowStore<D> {
         with_link!(self, |inner, link| enqueued::waiting(&mut link, limit, after))
     }
 
-    async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {
-        with_link!(self, |inner, link| link.settle(&settled))
+    async fn settle(
+        &self,
+        settled: Vec<(TaskId, Settlement)>,
+        led: Option<Leadership>,
+    ) -> Result<usize, StoreError> {
+        with_link!(self, |inner, link| link.settle(&settled, led))
     }
 
     async fn standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError> {
