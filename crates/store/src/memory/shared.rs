@@ -1,17 +1,18 @@
 //! A store without a memory of its own, in memory: the model of every store in SQL.
 
+mod members;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
 
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::port::{
     Adoption, Ask, AttemptId, BuiltOn, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
-    Envelope, Leadership, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Members, Now, Outcome, Page,
-    Quarantine, Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskChange, TaskQuery,
-    Unannounced,
+    Envelope, Leadership, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Now, Outcome, Page,
+    Quarantine, Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
 };
 use crate::signal::Signal;
 
@@ -374,51 +375,5 @@ impl Queries for SharedStore {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         Ok(self.rows().waits.place(task, key))
-    }
-}
-
-#[async_trait]
-impl Members for SharedStore {
-    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
-        self.rows().servers.register(server);
-        Ok(())
-    }
-
-    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
-        Ok(self.rows().servers.list())
-    }
-
-    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        self.rows().servers.leave(server);
-        Ok(())
-    }
-
-    async fn lease(
-        &self,
-        service: Service,
-        server: ServerId,
-        length: Millis,
-        now: Now,
-    ) -> Result<ServiceLease, StoreError> {
-        Ok(self.rows().servers.lease(service, server, length, now))
-    }
-}
-
-#[async_trait]
-impl Cluster for SharedStore {
-    async fn news(&self) {
-        self.news.wait().await;
-    }
-
-    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(None)
-    }
-
-    fn connected(&self) -> u64 {
-        0
-    }
-
-    fn round_trips(&self) -> Option<u64> {
-        None
     }
 }

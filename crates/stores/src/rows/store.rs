@@ -4,15 +4,12 @@ use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
-use windlass_core::{
-    ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, is_adhoc,
-};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Name, Ready, TaskId, is_adhoc};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Enqueued,
-    EnqueuedTasks, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page,
-    Quarantine, Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, Settlement, Standing, Store, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery, Unannounced,
+    EnqueuedTasks, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine,
+    Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
+    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 use super::{
@@ -24,7 +21,7 @@ use super::{
     locks::{self, LockSql},
     policy::retrying,
     query::{self, QuerySql},
-    servers::{self, ServerSql},
+    servers::ServerSql,
     sessions::{self, SessionSql},
     snapshot::SnapshotSql,
     sweep::SweepSql,
@@ -117,6 +114,8 @@ macro_rules! with_link {
             .await
     }};
 }
+
+mod members;
 
 /// Sends a script of statements without answers.
 async fn send<D: Dialect>(link: &mut D, script: D::Script<'_>) -> Result<(), super::Fault> {
@@ -344,50 +343,6 @@ impl<D: Dialect> Queries for RowStore<D> {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         with_link!(self, |inner, link| claims::place(&mut link, task, key))
-    }
-}
-
-#[async_trait]
-impl<D: Dialect> Members for RowStore<D> {
-    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
-        with_link!(self, |inner, link| servers::register(&mut link, &server))
-    }
-
-    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
-        with_link!(self, |inner, link| servers::servers(&mut link))
-    }
-
-    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        with_link!(self, |inner, link| send(&mut link, D::leave(server)))
-    }
-
-    async fn lease(
-        &self,
-        service: Service,
-        server: ServerId,
-        length: Millis,
-        now: Now,
-    ) -> Result<ServiceLease, StoreError> {
-        with_link!(self, |inner, link| servers::lease(&mut link, service, server, length, now))
-    }
-}
-
-#[async_trait]
-impl<D: Dialect> Cluster for RowStore<D> {
-    fn connected(&self) -> u64 {
-        self.inner.database.connected()
-    }
-
-    fn round_trips(&self) -> Option<u64> {
-        Some(self.inner.database.trips())
-    }
-
-    async fn news(&self) {
-        self.news.next().await;
-    }
-
-    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        with_link!(self, |inner, link| servers::time(&mut link))
     }
 }
 
