@@ -9,8 +9,10 @@ use std::{
 use windlass_conformance::block_on;
 use windlass_core::{ActKey, Millis};
 use windlass_store::{
-    AttemptId, Change, Leadership, Leave, Outcome, Retention, ServerId, Service, Store, StoreError,
+    AttemptId, Change, Leadership, Leave, Now, Outcome, Retention, ServerId, Service, Store, StoreError,
+    archive,
 };
+use windlass_stores::connect;
 
 use crate::disturbed::{NOW, SESSION, add_flow, id, line, new_task, renew};
 
@@ -88,5 +90,32 @@ impl Shared<'_> {
             [released, trips() - before - released]
         };
         assert_eq!(others(led), others(None));
+    }
+}
+
+/// Fences of leases go on over restarts, and over an import of what another database holds, at `from`: also over one that
+/// was broken off and cleared.
+pub(crate) async fn fences_never_fall(into: String, from: String) {
+    let (into, from) = (connect(&into).unwrap(), connect(&from).unwrap());
+    let mut exported = Vec::new();
+    let mut snapshot = from.snapshot().await.unwrap();
+    archive::export(&mut *snapshot, &mut exported, &mut |_| {}, NOW).await.unwrap();
+    let (mut fence, mut before) = (0, None);
+    for number in 1..=4 {
+        let store = into.open().await.unwrap();
+        let now = Now { mono: Millis(NOW.mono.0 + 3_000 * number), ..NOW };
+        let service = Service::Sweeping;
+        let lease = store.lease(service, ServerId(number.into()), Millis::from_secs(3), now).await.unwrap();
+        assert!(lease.holder == ServerId(number.into()) && lease.fence > fence, "{lease:?} after {fence}");
+        let swept = store.sweep(&Retention::default(), before, now, 10).await;
+        assert_eq!(swept.is_err(), before.is_some(), "{swept:?}");
+        (fence, before) = (lease.fence, Some(lease.leadership(service)));
+        if number == 2 {
+            archive::import(&*store, &mut &exported[..], &mut |_| {}, now).await.unwrap();
+            into.to_fill().await.unwrap().clear().await.unwrap();
+        }
+        if number == 3 {
+            archive::import(&*store, &mut &exported[..], &mut |_| {}, now).await.unwrap();
+        }
     }
 }

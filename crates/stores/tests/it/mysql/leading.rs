@@ -1,7 +1,10 @@
 //! What the leader of a service writes in MariaDB.
 
-use super::{database, open};
-use crate::leading::Shared;
+use super::{database, open, wait};
+use crate::{
+    leading::{Shared, fences_never_fall},
+    snapshot::fill,
+};
 
 const SLEEP: &str = "select sleep(1)";
 const ASLEEP: &str = "select count(*) from information_schema.processlist
@@ -21,4 +24,11 @@ fn checking_a_lease_takes_no_round_trip() {
     let store = open(&database.url()).unwrap();
     let ask = |statement: &str| database.ask(statement).unwrap();
     Shared { store: &*store, ask: &ask, sleep: SLEEP, asleep: ASLEEP }.a_check_takes_no_trip();
+}
+
+#[test]
+fn fences_never_fall_over_restarts_and_imports() {
+    let Some((into, from)) = database().zip(database()) else { return };
+    fill(&*open(&from.url()).unwrap());
+    wait(fences_never_fall(into.url(), from.url()));
 }
