@@ -1,5 +1,5 @@
 //! A server that stood still for longer than its lease still believes that it leads. What its services write then is
-//! refused, which is no error, and everything else goes on.
+//! refused without an error, and everything else goes on.
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! The store port over the scheduler and its sink.
 
+mod members;
+
 use std::ops::Bound;
 
 use async_trait::async_trait;
@@ -11,9 +13,9 @@ use windlass_core::{
 use super::{Resident, queue::Queues, state::Grace};
 use crate::port::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, DamagedTask, Due,
-    Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine, Queries,
+    QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+    StoredFlow, TaskQuery, Unannounced,
 };
 
 #[async_trait]
@@ -346,33 +348,6 @@ impl Queries for Resident {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         self.place_in_line(task, key).await
-    }
-}
-
-#[async_trait]
-impl Members for Resident {
-    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
-        self.servers().register(server);
-        Ok(())
-    }
-
-    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
-        Ok(self.servers().list())
-    }
-
-    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        self.servers().leave(server);
-        Ok(())
-    }
-
-    async fn lease(
-        &self,
-        service: Service,
-        server: ServerId,
-        length: Millis,
-        now: Now,
-    ) -> Result<ServiceLease, StoreError> {
-        Ok(self.servers().lease(service, server, length, now))
     }
 }
 
