@@ -207,7 +207,8 @@ pub enum StoreError {
     /// What it holds cannot be understood.
     #[error("the store is damaged: {0}")]
     Damaged(String),
-    /// Another server has taken the lease of the service for which this was to be written. Nothing was changed.
+    /// Another server has taken the lease of the service for which this was to be written. The transaction changed
+    /// nothing.
     #[error("another server has taken the lease of this service")]
     LeaseLost,
     /// A newer program has changed it meanwhile so that this one must not work on it any more.
