@@ -309,10 +309,25 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
+    use windlass_store::{ServerId, Service};
+
     use super::*;
 
     fn probes(count: usize) -> Vec<Item> {
         (0..count).map(|_| Item::Change(Change::Probe)).collect()
+    }
+
+    #[test]
+    fn what_is_taken_together_is_under_one_lease_at_most() {
+        let inbox = Inbox::default();
+        let led = |service| Some(Leadership { service, holder: ServerId(1), fence: 1 });
+        let (one, other) = (led(Service::Timekeeping), led(Service::Enqueuing));
+        for led in [None, one, None, one, other, None, one] {
+            let (reply, _) = oneshot::channel();
+            inbox.put(Operation { items: probes(1), settled: Vec::new(), added: 0, led, reply });
+        }
+        let taken = [4, 2, 1].map(|_| inbox.take(100).len());
+        assert_eq!(taken, [4, 2, 1]);
     }
 
     #[test]
