@@ -201,7 +201,7 @@ impl World {
 
     pub(crate) async fn release(&mut self, session: SessionId, id: AttemptId) {
         let now = self.now;
-        self.store().release(session, id, now).await.expect("a release succeeds");
+        self.store().release(session, id, None, now).await.expect("a release succeeds");
     }
 
     pub(crate) async fn due(&mut self) -> Vec<Due> {

@@ -102,6 +102,12 @@ pub enum Bug {
     RunningHeadSkipped,
     /// Changes of a task are committed although an operator took its exclusive queue away.
     QueueFenceUnchecked,
+    /// A server writes as the leader of a service although another one has taken the lease.
+    ServiceFenceUnchecked,
+    /// A server takes the lease of a service before it has ended.
+    LeaseTakenEarly,
+    /// A server takes the lease of a service over under the same fence.
+    ServiceFenceReused,
     /// The tasks of an exclusive queue are served in the order in which their requests arrive.
     QueueOrderIgnored,
     /// The child task of a retry is the one that failed.
@@ -206,6 +212,9 @@ impl Bug {
         Self::QueueIgnored,
         Self::RunningHeadSkipped,
         Self::QueueFenceUnchecked,
+        Self::ServiceFenceUnchecked,
+        Self::LeaseTakenEarly,
+        Self::ServiceFenceReused,
         Self::QueueOrderIgnored,
         Self::WrongHolderNamed,
         Self::WorkersSaidMissing,

@@ -2,9 +2,9 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use windlass_core::{Outcome, TaskId};
+use windlass_core::{Millis, Outcome, TaskId};
 use windlass_engine::HandedOut;
-use windlass_store::{AttemptId, Change, resident::Batch};
+use windlass_store::{AttemptId, Change, Leadership, ServerId, Service, ServiceLease, resident::Batch};
 
 use crate::{
     answer::Answer,
@@ -76,6 +76,16 @@ pub(crate) enum Seen {
     Named {
         ids: Vec<AttemptId>,
     },
+    /// A server asked shared rows for the lease of a service at this time, and learned who has it.
+    Leased {
+        service: Service,
+        lease: ServiceLease,
+        at: Millis,
+    },
+    /// A server ended, and with it its leases.
+    Left(ServerId),
+    /// A write of the leader of a service succeeded in shared rows.
+    Led(Leadership),
     /// An attempt was claimed in shared rows.
     Claimed {
         id: AttemptId,

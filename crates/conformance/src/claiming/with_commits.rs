@@ -27,7 +27,7 @@ async fn commit_and_claim(
     free: u32,
 ) -> (Vec<Outcome>, Vec<Claimed>) {
     let (asks, now) = ([Ask { session, claim_request: claim_request("work", free) }], world.now);
-    let answers = world.store().commit_and_claim(changes, &asks, &Leave::default(), now).await;
+    let answers = world.store().commit_and_claim(changes, &asks, &Leave::default(), None, now).await;
     let (outcomes, mut claimed) = answers.expect("a commit succeeds");
     assert_eq!(claimed.len(), 1, "each who was asked for has an answer");
     let claimed = match claimed.remove(0) {

@@ -124,8 +124,8 @@ impl Pair {
     }
 
     pub(super) async fn release(&self, session: SessionId, id: AttemptId, now: Now) {
-        self.succeeded(self.one.release(session, id, now).await);
-        self.succeeded(self.other.release(session, self.elsewhere(&id), now).await);
+        self.succeeded(self.one.release(session, id, None, now).await);
+        self.succeeded(self.other.release(session, self.elsewhere(&id), None, now).await);
     }
 
     pub(super) async fn renew(&self, renewal: SessionRenewal, now: Now) {
@@ -195,7 +195,7 @@ impl Pair {
     pub(super) async fn sweep(&self, retention: &Retention, now: Now) {
         for store in [&self.one, &self.other] {
             // The number of rows differs between stores, so both sweep to the end.
-            while self.succeeded(store.sweep(retention, now, 10).await) > 0 {}
+            while self.succeeded(store.sweep(retention, None, now, 10).await) > 0 {}
         }
     }
 

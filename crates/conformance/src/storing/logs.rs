@@ -91,7 +91,7 @@ async fn numbers_of_lines_never_come_again(mut world: World) {
     let retention =
         Retention { tasks: Millis::from_secs(3600), logs: Millis::from_secs(30), keeps_unannounced: false };
     let now = world.now;
-    while world.store().sweep(&retention, now, 100).await.expect("sweeping succeeds") > 0 {}
+    while world.store().sweep(&retention, None, now, 100).await.expect("sweeping succeeds") > 0 {}
     assert_eq!(read(&mut world, id).await, []);
     // Also when the store was closed in between, with no line left in it.
     world.reopen().await;

@@ -262,7 +262,7 @@ async fn members_go_with_their_task(mut world: World) {
     world.pass(Millis::from_secs(60));
     for _ in 0..100 {
         let now = world.now;
-        if world.store().sweep(&retention, now, 2).await.expect("a sweep succeeds") == 0 {
+        if world.store().sweep(&retention, None, now, 2).await.expect("a sweep succeeds") == 0 {
             break;
         }
     }

@@ -69,7 +69,7 @@ async fn sweep(world: &mut World, keeps_unannounced: bool) {
     let retention = Retention { tasks: DAY, logs: DAY, keeps_unannounced };
     let now = world.now;
     for _ in 0..100 {
-        if world.store().sweep(&retention, now, 100).await.expect("a sweep succeeds") == 0 {
+        if world.store().sweep(&retention, None, now, 100).await.expect("a sweep succeeds") == 0 {
             return;
         }
     }

@@ -129,7 +129,7 @@ async fn keys_that_name_other_tasks_are_kept_for_a_day(mut world: World) {
     for (pass, outcome) in [(1, taken(id, 1)), (24 * 3600, Outcome::Committed)] {
         world.pass(Millis::from_secs(pass));
         let now = world.now;
-        world.store().sweep(&Retention::default(), now, 100).await.expect("a sweep succeeds");
+        world.store().sweep(&Retention::default(), None, now, 100).await.expect("a sweep succeeds");
         let change = names(&world, id, 1);
         assert_eq!(world.commit_one(change).await, outcome);
     }

@@ -30,7 +30,7 @@ const RETENTION: Retention = Retention { tasks: Millis(DAY.0 * 3), logs: DAY, ke
 
 async fn sweep(world: &mut World, limit: usize) -> u64 {
     let now = world.now;
-    world.store().sweep(&RETENTION, now, limit).await.expect("a sweep succeeds")
+    world.store().sweep(&RETENTION, None, now, limit).await.expect("a sweep succeeds")
 }
 
 /// Sweeps until nothing is left to sweep.

@@ -130,7 +130,7 @@ async fn what_was_deleted_stands_no_more(mut world: World) {
     world.pass(Millis(10));
     let retention = Retention { tasks: Millis(5), logs: Millis(5), keeps_unannounced: false };
     let now = world.now;
-    world.store().sweep(&retention, now, 100).await.expect("a sweep succeeds");
+    world.store().sweep(&retention, None, now, 100).await.expect("a sweep succeeds");
     assert!(world.find(first).await.is_none());
     submit(&mut world, &flow, "a").await;
 }

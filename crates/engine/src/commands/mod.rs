@@ -10,7 +10,7 @@ use windlass_core::{
     Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Lock, LockCommand, LockHolder,
     LockName, LockOwner, LockRejection, Name, TaskId,
 };
-use windlass_store::{Change, Loaded, Now, QueueChange, QueuePause, StoredFlow};
+use windlass_store::{Change, Leadership, Loaded, Now, QueueChange, QueuePause, StoredFlow};
 
 use crate::{
     Engine, EngineError,
@@ -92,7 +92,18 @@ impl Engine {
     /// # Errors
     /// When the alarm does not exist or its rules refuse it.
     pub async fn tell_alarm(&self, id: AlarmId, command: AlarmCommand) -> Result<Alarm, EngineError> {
-        match only(self.inbox.decide(vec![Item::Alarm { id: id.clone(), command }]).await)? {
+        self.tell_alarm_as(None, id, command).await
+    }
+
+    /// As [`Engine::tell_alarm`]; `led`: the caller is the leader of a service.
+    pub(crate) async fn tell_alarm_as(
+        &self,
+        led: Option<Leadership>,
+        id: AlarmId,
+        command: AlarmCommand,
+    ) -> Result<Alarm, EngineError> {
+        let item = Item::Alarm { id: id.clone(), command };
+        match only(self.inbox.decide_as(led, vec![item]).await)? {
             Reply::Alarm(alarm) => Ok(alarm),
             Reply::AlarmRejected(AlarmRejection::Unknown) => Err(EngineError::UnknownAlarm(id)),
             Reply::AlarmRejected(rejection) => Err(rejection.into()),

@@ -75,7 +75,7 @@ impl Engine {
         let overrides_unique = rerun.overrides_unique && task.flow.unique.is_some();
         let Rerun { key, fingerprint_before, .. } = rerun;
         let new = NewTask { done, overrides_unique, key, fingerprint_before, ..NewTask::new(task) };
-        self.accept(vec![new]).await?.pop().unwrap_or(Err(EngineError::Conflict))
+        self.accept(None, vec![new]).await?.pop().unwrap_or(Err(EngineError::Conflict))
     }
 }
 

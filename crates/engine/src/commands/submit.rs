@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use windlass_core::{EvaluationBudget, Flow, Input, Json, LockName, LockRef, Name, OnConflict, Task, TaskId};
-use windlass_store::{Change, KeyChange, Loaded, Now, StoreError, SubmitKey};
+use windlass_store::{Change, KeyChange, Leadership, Loaded, Now, StoreError, SubmitKey};
 
 use crate::{
     Engine, EngineError,
@@ -68,13 +68,14 @@ impl Engine {
         now: Now,
     ) -> Result<Vec<Result<Accepted, EngineError>>, EngineError> {
         let with_id = |submission| (self.ids.next(now.wall), submission);
-        self.submit_as(submissions.into_iter().map(with_id).collect()).await
+        self.submit_as(None, submissions.into_iter().map(with_id).collect()).await
     }
 
     /// Accepts many tasks under these ids, each separately. A task that was accepted before is found by its idempotency
-    /// key.
+    /// key. `led`: the caller is the leader of a service.
     pub(crate) async fn submit_as(
         &self,
+        led: Option<Leadership>,
         submissions: Vec<(TaskId, Submission)>,
     ) -> Result<Vec<Result<Accepted, EngineError>>, EngineError> {
         if self.inbox.is_full() {
@@ -102,7 +103,7 @@ impl Engine {
                 tasks.push(NewTask { key, fingerprint_before, ..NewTask::new(task) });
             }));
         }
-        let mut accepted = self.accept(tasks).await?.into_iter();
+        let mut accepted = self.accept(led, tasks).await?.into_iter();
         let mut next = || accepted.next().unwrap_or(Err(EngineError::Conflict));
         Ok(results.into_iter().map(|result| result.and_then(|()| next())).collect())
     }
@@ -110,14 +111,15 @@ impl Engine {
     /// Accepts new tasks, each separately.
     pub(crate) async fn accept(
         &self,
+        led: Option<Leadership>,
         tasks: Vec<NewTask>,
     ) -> Result<Vec<Result<Accepted, EngineError>>, EngineError> {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
         let asked: Vec<_> = tasks.iter().map(Asked::of).collect();
-        let mut replies = self.inbox.decide(tasks.into_iter().map(Item::Submit).collect()).await?;
-        let kept = self.keep_keys(&mut replies, &asked).await;
+        let mut replies = self.inbox.decide_as(led, tasks.into_iter().map(Item::Submit).collect()).await?;
+        let kept = self.keep_keys(led, &mut replies, &asked).await;
         let mut answers = Vec::with_capacity(replies.len());
         for ((reply, asked), kept) in replies.into_iter().zip(asked).zip(kept) {
             answers.push(match kept {
@@ -132,7 +134,12 @@ impl Engine {
     /// is sent. If the reply is lost, the same submit then gets the same task again, whatever happened to the task
     /// meanwhile. The result says for each reply whether it may be sent: the other submits are accepted, whatever
     /// happens to these keys.
-    async fn keep_keys(&self, replies: &mut [Reply], asked: &[Asked]) -> Vec<Result<(), EngineError>> {
+    async fn keep_keys(
+        &self,
+        led: Option<Leadership>,
+        replies: &mut [Reply],
+        asked: &[Asked],
+    ) -> Vec<Result<(), EngineError>> {
         let mut kept = vec![Ok(()); replies.len()];
         let (mut repeats, mut items) = (Vec::new(), Vec::new());
         for (place, (reply, asked)) in replies.iter().zip(asked).enumerate() {
@@ -147,7 +154,7 @@ impl Engine {
         if items.is_empty() {
             return kept;
         }
-        match self.inbox.decide(items).await {
+        match self.inbox.decide_as(led, items).await {
             Ok(answers) => {
                 for (place, answer) in repeats.into_iter().zip(answers) {
                     if !matches!(answer, Reply::Done) {
@@ -280,7 +287,7 @@ mod tests {
         };
         let id = TaskId(7);
         let both = vec![(id, submission(r#"{"n":1}"#)), (id, submission(r#"{"n":2}"#))];
-        let (results, _) = block_on(join(engine.submit_as(both), committer.run_once(|| now)));
+        let (results, _) = block_on(join(engine.submit_as(None, both), committer.run_once(|| now)));
         let results = results.unwrap();
         assert!(results[0].is_ok(), "{results:?}");
         assert!(matches!(results[1], Err(EngineError::Conflict)), "{results:?}");

@@ -81,7 +81,7 @@ impl Committer {
         let count = open.len();
         let mut put_off = BTreeSet::new();
         let mut joins: BTreeMap<usize, Vec<Envelope>> = BTreeMap::new();
-        let (mut fault, mut basis) = (None, Basis::Known);
+        let (mut fault, mut deposed, mut basis) = (None, Vec::new(), Basis::Known);
         let mut along = self.engine.take_along();
         let mut rounds = 0;
         for _ in 0..ROUNDS_MAX {
@@ -94,6 +94,13 @@ impl Committer {
                     for ((operation, _), join) in left.joins {
                         joins.entry(operation).or_default().push(join);
                     }
+                }
+                // Nothing of this round is committed. The others go on without the service.
+                Err(StoreError::LeaseLost) => {
+                    let (service, others) =
+                        open.into_iter().partition(|place: &Place| operations[place.0].led.is_some());
+                    deposed.extend::<Vec<Place>>(service);
+                    open = others;
                 }
                 Err(error) => {
                     fault = Some(error);
@@ -109,12 +116,17 @@ impl Committer {
         let now = self.engine.latest.not_before(clock());
         // Changes that an earlier round has committed are final, and their operations get the matching replies.
         let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
+        let deposed: BTreeSet<usize> = deposed.into_iter().map(|(operation, _)| operation).collect();
         self.engine.counts.batch(count - put_off.len());
         let put_off: BTreeSet<usize> = put_off.into_iter().map(|(operation, _)| operation).collect();
         let mut back = Vec::new();
         for (index, (mut operation, replies)) in operations.into_iter().zip(replies).enumerate() {
             let asked = operation.items.len() - operation.added;
-            let has_failed = fault.is_some() && unsettled.contains(&index);
+            let fault = match deposed.contains(&index) {
+                true => Some(&StoreError::LeaseLost),
+                false => fault.as_ref(),
+            };
+            let has_failed = fault.is_some() && (unsettled.contains(&index) || deposed.contains(&index));
             let waits = put_off.contains(&index) || joins.contains_key(&index);
             if waits && !has_failed {
                 operation.add(joins.remove(&index).unwrap_or_default());
@@ -122,7 +134,7 @@ impl Committer {
                 back.push(operation);
                 continue;
             }
-            let replies: Replies = match &fault {
+            let replies: Replies = match fault {
                 // What was asked for is settled, also if a message that was added is not.
                 Some(error) if replies[..asked].iter().any(Option::is_none) => Err(error.clone()),
                 _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
@@ -166,9 +178,10 @@ impl Committer {
             batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
         let mut sent = self.sent(&changes);
         let joining = take_joins(&mut sent, &changes, &parts);
+        let led = open.iter().find_map(|place| operations[place.0].led);
         let outcomes = match along {
-            Some(along) => along.commit(changes, decided_at).await?,
-            None => self.engine.store.commit(changes).await?,
+            Some(along) => along.commit(changes, led, decided_at).await?,
+            None => self.engine.commit_as(led, changes, decided_at).await?,
         };
         self.carry(sent, &outcomes);
         let joins = joining.into_iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);

@@ -11,7 +11,7 @@ use windlass_core::{
     LockRejection, Message, Millis, Rejection, Task, TaskId,
 };
 
-use windlass_store::{Change, Claimed, Envelope, Loaded, LogLine, Signal, StoreError, SubmitKey};
+use windlass_store::{Change, Claimed, Envelope, Leadership, Loaded, LogLine, Signal, StoreError, SubmitKey};
 
 /// One thing to decide and commit.
 #[derive(Debug)]
@@ -143,6 +143,8 @@ pub(crate) struct Operation {
     /// The number of items at the end that the committer has added: the operation is answered after them, and without
     /// their replies.
     pub(crate) added: usize,
+    /// The lease of the service that these items are of. If it is lost, none of them is committed any more.
+    pub(crate) led: Option<Leadership>,
     pub(crate) reply: oneshot::Sender<Replies>,
 }
 
@@ -228,8 +230,13 @@ impl Inbox {
 
     /// Puts items in and waits until they are decided and on disk.
     pub(crate) async fn decide(&self, items: Vec<Item>) -> Replies {
+        self.decide_as(None, items).await
+    }
+
+    /// As [`Inbox::decide`], by the leader of a service.
+    pub(crate) async fn decide_as(&self, led: Option<Leadership>, items: Vec<Item>) -> Replies {
         let (reply, answer) = oneshot::channel();
-        self.put(Operation { items, settled: Vec::new(), added: 0, reply });
+        self.put(Operation { items, settled: Vec::new(), added: 0, led, reply });
         answer
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("the server is shutting down".to_owned())))
@@ -238,7 +245,7 @@ impl Inbox {
     /// Puts items in without waiting for their results.
     pub(crate) fn post(&self, items: Vec<Item>) {
         let (reply, _) = oneshot::channel();
-        self.put(Operation { items, settled: Vec::new(), added: 0, reply });
+        self.put(Operation { items, settled: Vec::new(), added: 0, led: None, reply });
     }
 
     fn put(&self, operation: Operation) {
@@ -269,11 +276,17 @@ impl Inbox {
         self.news.set();
     }
 
-    /// Takes operations with at most `items_max` items together, and at least one operation.
+    /// Takes operations with at most `items_max` items together, and at least one operation. They are under one lease at
+    /// most.
     pub(crate) fn take(&self, items_max: usize) -> Vec<Operation> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut taken, mut items) = (Vec::new(), 0);
+        let (mut taken, mut items, mut led) = (Vec::new(), 0, None);
         while let Some(operation) = waiting.operations.front() {
+            // A commit checks one lease. Another service waits for the next batch, with those behind it.
+            if operation.led.is_some() && led.is_some() && operation.led != led {
+                break;
+            }
+            led = led.or(operation.led);
             // Few items of an operation that was put back are decided: other operations need not wait for all of them.
             items += match operation.settled.is_empty() {
                 true => operation.items.len(),
@@ -296,10 +309,25 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
+    use windlass_store::{ServerId, Service};
+
     use super::*;
 
     fn probes(count: usize) -> Vec<Item> {
         (0..count).map(|_| Item::Change(Change::Probe)).collect()
+    }
+
+    #[test]
+    fn what_is_taken_together_is_under_one_lease_at_most() {
+        let inbox = Inbox::default();
+        let led = |service| Some(Leadership { service, holder: ServerId(1), fence: 1 });
+        let (one, other) = (led(Service::Timekeeping), led(Service::Enqueuing));
+        for led in [None, one, None, one, other, None, one] {
+            let (reply, _) = oneshot::channel();
+            inbox.put(Operation { items: probes(1), settled: Vec::new(), added: 0, led, reply });
+        }
+        let taken = [4, 2, 1].map(|_| inbox.take(100).len());
+        assert_eq!(taken, [4, 2, 1]);
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl<'a> Hand<'a> {
         self.claims_at.clear();
         self.give(now);
         while let Some(id) = self.withheld.pop() {
-            self.engine.store.release(self.session, id, now).await?;
+            self.engine.store.release(self.session, id, None, now).await?;
         }
         if self.put_back(now).await? > 0 {
             // Other polls may wait for them.
@@ -343,7 +343,7 @@ impl<'a> Hand<'a> {
         self.rest.extend(self.attempts.drain(..).map(|attempt| attempt.id));
         let count = self.rest.len();
         while let Some(id) = self.rest.last() {
-            self.engine.store.release(self.session, *id, now).await?;
+            self.engine.store.release(self.session, *id, None, now).await?;
             self.rest.pop();
         }
         Ok(count)

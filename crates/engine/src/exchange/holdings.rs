@@ -78,7 +78,7 @@ impl Engine {
             unheard.intersection(&before).copied().collect()
         };
         for id in unheard {
-            self.store.release(session, id, now).await?;
+            self.store.release(session, id, None, now).await?;
         }
         let claimed: BTreeSet<AttemptId> = claimed.iter().map(|claimed| claimed.id).collect();
         Ok(named.keys().filter(|id| !claimed.contains(id)).copied().collect())
@@ -141,7 +141,7 @@ impl Engine {
             }
             self.sessions.lock().get(session).given.remove(&id);
             if claimed.is_some() {
-                self.store.release(session, id, now).await?;
+                self.store.release(session, id, None, now).await?;
             }
         }
         Ok(current)

@@ -59,7 +59,7 @@ impl Engine {
                 }
                 (Some(id), Ok(Said::Declined)) => {
                     self.sessions.lock().get(session).declined.insert(id);
-                    self.store.release(session, id, now).await?;
+                    self.store.release(session, id, None, now).await?;
                     self.sessions.lock().get(session).given.remove(&id);
                     ReportStatus::Accepted
                 }

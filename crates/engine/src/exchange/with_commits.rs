@@ -5,7 +5,7 @@
 //! Polls that arrive during a commit wait for its end, and then for the next commit if there are items to commit: under
 //! load their claims go together with it.
 
-use windlass_store::{Ask, Change, ClaimRequest, Claimed, Now, Outcome, StoreError};
+use windlass_store::{Ask, Change, ClaimRequest, Claimed, Leadership, Now, Outcome, StoreError};
 
 use super::{
     dispatching::Turn,
@@ -77,10 +77,11 @@ impl TakenAlong<'_> {
     pub(crate) async fn commit(
         &mut self,
         changes: Vec<Change>,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<Vec<Outcome>, StoreError> {
         if self.asks.is_empty() {
-            return self.engine.store.commit(changes).await;
+            return self.engine.commit_as(led, changes, now).await;
         }
         let mut leave = self.engine.task_cache.leave(now);
         // Attempts that these changes make ready belong to this server.
@@ -91,10 +92,11 @@ impl TakenAlong<'_> {
             }));
         }
         let connected = self.engine.task_cache.connected();
-        let committed = self.engine.store.commit_and_claim(changes, &self.asks, &leave, now).await;
+        let committed = self.engine.store.commit_and_claim(changes, &self.asks, &leave, led, now).await;
         let claimed = committed.as_ref().map_or(&[][..], |(_, claimed)| claimed);
         // After an error or a reconnection the claims may or may not have happened.
-        if self.engine.task_cache.connected() != connected || committed.is_err() {
+        let is_unknown = committed.as_ref().is_err_and(|error| *error != StoreError::LeaseLost);
+        if self.engine.task_cache.connected() != connected || is_unknown {
             for (place, hand) in self.hands.iter().enumerate() {
                 if claimed.get(place).is_none_or(Option::is_none) {
                     hand.note_unanswered(now);

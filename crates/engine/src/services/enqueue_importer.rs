@@ -19,6 +19,7 @@ use async_trait::async_trait;
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 use windlass_store::{Enqueued, EnqueuedTasks, Now, Service, Settlement};
 
+use super::leading::Led;
 use crate::{Engine, EngineError, RoundsOf, Submission};
 
 /// The maximum number of tasks accepted together.
@@ -70,14 +71,15 @@ impl EnqueueImporter {
     /// # Errors
     /// When the store fails, or the inbox is full; the rows stay.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        self.engine.rounds.note(RoundsOf::EnqueueImporter, self.round(now).await)
+        let round = match self.engine.leads(Service::Enqueuing, now) {
+            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
+            None => Ok(0),
+        };
+        self.engine.rounds.note(RoundsOf::EnqueueImporter, round)
     }
 
-    async fn round(&self, now: Now) -> Result<usize, EngineError> {
+    async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {
         let Some(store) = self.engine.store.enqueued() else { return Ok(0) };
-        if !self.engine.leads(Service::Enqueuing, now) {
-            return Ok(0);
-        }
         let (mut settled, mut submissions, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
         // If this fails, the next round reads from the start.
         let waiting = store.waiting(ROUND_MAX, self.after.swap(0, Ordering::Relaxed)).await?;
@@ -95,17 +97,18 @@ impl EnqueueImporter {
             }
         }
         let submitted = submissions.iter().map(|(enqueued, submission)| (enqueued.id, submission.clone()));
-        let results = self.engine.submit_as(submitted.collect()).await?;
+        let results = self.engine.submit_as(led.lease, submitted.collect()).await?;
         for ((enqueued, _), result) in submissions.into_iter().zip(results) {
             match result {
                 Ok(accepted) => {
                     self.reader.accepted(accepted.existing.is_some());
-                    settled.push((enqueued.id, self.accepted(&enqueued, accepted.loaded.task.id).await?));
+                    settled
+                        .push((enqueued.id, self.accepted(led, &enqueued, accepted.loaded.task.id).await?));
                 }
                 // The task was accepted, and has ended and been deleted since.
                 Err(EngineError::KeyWithoutTask { task }) => {
                     self.reader.accepted(true);
-                    settled.push((enqueued.id, self.accepted(&enqueued, task).await?));
+                    settled.push((enqueued.id, self.accepted(led, &enqueued, task).await?));
                 }
                 Err(error @ (EngineError::Overloaded | EngineError::Conflict | EngineError::Store(_))) => {
                     later(enqueued.id, &error.to_string());
@@ -114,10 +117,10 @@ impl EnqueueImporter {
             }
         }
         for (id, why) in refusals {
-            settled.push((id, self.refuse(id, &why).await?));
+            settled.push((id, self.refuse(led, id, &why).await?));
         }
         self.after.store(after, Ordering::Relaxed);
-        settle(store, settled).await
+        settle(store, led, settled).await
     }
 
     /// Returns when tasks may have been enqueued; never if the store does not support that.
@@ -129,9 +132,10 @@ impl EnqueueImporter {
     }
 
     /// Settles an accepted row. Resolves the alarm of an earlier refusal.
-    async fn accepted(&self, enqueued: &Enqueued, task: TaskId) -> Result<Settlement, EngineError> {
+    async fn accepted(&self, led: Led, enqueued: &Enqueued, task: TaskId) -> Result<Settlement, EngineError> {
         if enqueued.refusals > 0 {
-            match self.engine.tell_alarm(alarm(enqueued.id), AlarmCommand::Resolve { by: None }).await {
+            let resolve = AlarmCommand::Resolve { by: None };
+            match self.engine.tell_alarm_as(led.lease, alarm(enqueued.id), resolve).await {
                 // The alarm was deleted: it had been resolved long before.
                 Ok(_) | Err(EngineError::UnknownAlarm(_)) => {}
                 Err(error) => return Err(error),
@@ -141,23 +145,27 @@ impl EnqueueImporter {
     }
 
     /// Raises the alarm before the refusal is recorded: so the alarm is certain, though it may be raised twice.
-    async fn refuse(&self, id: TaskId, why: &str) -> Result<Settlement, EngineError> {
+    async fn refuse(&self, led: Led, id: TaskId, why: &str) -> Result<Settlement, EngineError> {
         let why: Box<str> = match why.char_indices().nth(REASON_CHARS_MAX) {
             Some((end, _)) => format!("{}…", &why[..end]).into(),
             None => why.into(),
         };
         let message = format!("a task that was enqueued by SQL was not accepted: {why}").into();
         let raise = AlarmCommand::Raise { kind: AlarmKind::Refused, task: id, step: None, message };
-        self.engine.tell_alarm(alarm(id), raise).await?;
+        self.engine.tell_alarm_as(led.lease, alarm(id), raise).await?;
         Ok(Settlement::Refused(why))
     }
 }
 
-async fn settle(store: &dyn EnqueuedTasks, settled: Vec<(TaskId, Settlement)>) -> Result<usize, EngineError> {
+async fn settle(
+    store: &dyn EnqueuedTasks,
+    led: Led,
+    settled: Vec<(TaskId, Settlement)>,
+) -> Result<usize, EngineError> {
     if settled.is_empty() {
         return Ok(0);
     }
-    Ok(store.settle(settled).await?)
+    Ok(store.settle(settled, led.lease).await?)
 }
 
 fn alarm(id: TaskId) -> AlarmId {

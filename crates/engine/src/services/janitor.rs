@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use windlass_store::{Change, LockChange, Now, Outcome, Retention, Service};
 
+use super::leading::Led;
 use crate::{Engine, EngineError, RoundsOf};
 
 /// The maximum number of rows deleted in one round, so that a round does not block the writer for long.
@@ -27,26 +28,27 @@ impl Janitor {
     /// # Errors
     /// When the store fails.
     pub async fn run_once(&self, now: Now) -> Result<u64, EngineError> {
-        self.engine.rounds.note(RoundsOf::Janitor, self.round(now).await)
+        let round = match self.engine.leads(Service::Sweeping, now) {
+            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
+            None => Ok(0),
+        };
+        self.engine.rounds.note(RoundsOf::Janitor, round)
     }
 
-    async fn round(&self, now: Now) -> Result<u64, EngineError> {
-        if !self.engine.leads(Service::Sweeping, now) {
-            return Ok(0);
-        }
-        let swept = self.engine.store.sweep(&self.retention, now, ROUND_MAX).await?;
-        Ok(swept + self.delete_free_locks(now).await?)
+    async fn round(&self, led: Led, now: Now) -> Result<u64, EngineError> {
+        let swept = self.engine.store.sweep(&self.retention, led.lease, now, ROUND_MAX).await?;
+        Ok(swept + self.delete_free_locks(led, now).await?)
     }
 
     /// Deletes locks without holders and waiters. A lock that is requested meanwhile stays, because its version
     /// differs.
-    async fn delete_free_locks(&self, now: Now) -> Result<u64, EngineError> {
+    async fn delete_free_locks(&self, led: Led, now: Now) -> Result<u64, EngineError> {
         let free = self.engine.store.free_locks(ROUND_MAX).await?;
         if free.is_empty() {
             return Ok(0);
         }
         let changes = free.into_iter().map(|lock| Change::Lock(LockChange::delete(lock, now.wall)));
-        let outcomes = self.engine.store.commit(changes.collect()).await?;
+        let outcomes = self.engine.commit_as(led.lease, changes.collect(), now).await?;
         Ok(outcomes.into_iter().filter(|outcome| *outcome == Outcome::Committed).count() as u64)
     }
 }

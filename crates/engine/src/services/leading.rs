@@ -1,35 +1,53 @@
 //! The services that this server runs for all servers on its store, as long as it has their leases.
+//!
+//! A server that was paused for longer than a lease still believes that it leads. So what a service writes carries the
+//! lease, and the store refuses it once another server has taken that lease. See
+//! `docs/decisions/0028-what-leaders-write-is-fenced.md`.
 
 use std::{
     collections::BTreeMap,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use windlass_core::Millis;
-use windlass_store::{Now, ServerId, Service};
+use windlass_store::{Change, Leadership, Leave, Now, Outcome, ServerId, Service, ServiceLease, StoreError};
 
-use crate::Engine;
+use crate::{Engine, EngineError};
 
 /// The service leases of this server.
 #[derive(Debug, Default)]
 pub(crate) struct Leading {
     /// This server's id, once it has joined.
     pub(crate) me: OnceLock<ServerId>,
-    until: Mutex<BTreeMap<Service, Millis>>,
+    leases: Mutex<BTreeMap<Service, ServiceLease>>,
+}
+
+/// A service that this server leads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Led {
+    /// The lease that goes with what the service writes; `None` on a store without other servers.
+    pub(crate) lease: Option<Leadership>,
 }
 
 impl Leading {
-    /// Records until when this server has the lease of a service; `None` = another server has it.
-    pub(crate) fn note(&self, service: Service, until: Option<Millis>) {
-        let mut leases = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        match until {
-            Some(until) => drop(leases.insert(service, until)),
+    /// Records the lease of a service; `None` = another server has it.
+    pub(crate) fn note(&self, service: Service, lease: Option<ServiceLease>) {
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        match lease {
+            Some(lease) => drop(leases.insert(service, lease)),
             None => drop(leases.remove(&service)),
         }
     }
 
-    fn until(&self, service: Service) -> Option<Millis> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner).get(&service).copied()
+    /// Forgets a lease that the store has refused, unless this server has a newer one.
+    fn forget(&self, lost: Leadership) {
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        if leases.get(&lost.service).is_some_and(|lease| lease.leadership(lost.service) == lost) {
+            leases.remove(&lost.service);
+        }
+    }
+
+    fn lease(&self, service: Service) -> Option<ServiceLease> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner).get(&service).copied()
     }
 }
 
@@ -39,8 +57,43 @@ impl Engine {
         self.leading.me.get().copied()
     }
 
-    /// Whether this server runs the service now. The only server of a store runs all services.
-    pub(crate) fn leads(&self, service: Service, now: Now) -> bool {
-        self.store.cluster().is_none() || self.leading.until(service).is_some_and(|until| now.mono < until)
+    /// The leadership of the service, if this server leads it now. The only server of a store runs all services.
+    pub(crate) fn leads(&self, service: Service, now: Now) -> Option<Led> {
+        if self.store.cluster().is_none() {
+            return Some(Led { lease: None });
+        }
+        let lease = self.leading.lease(service).filter(|lease| now.mono < lease.until)?;
+        Some(Led { lease: Some(lease.leadership(service)) })
+    }
+
+    /// Commits; `led`: some of the changes are of a service that this server leads.
+    pub(crate) async fn commit_as(
+        &self,
+        led: Option<Leadership>,
+        changes: Vec<Change>,
+        now: Now,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        Ok(self.store.commit_and_claim(changes, &[], &Leave::default(), led, now).await?.0)
+    }
+
+    /// The result of a round of a led service. If the store has refused a write because another server has the lease, the
+    /// round ends without an error: this server stands by, and the next heartbeat requests the lease again.
+    pub(crate) fn unless_lost<T: Default>(
+        &self,
+        led: Led,
+        round: Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        match (round, led.lease) {
+            (Err(EngineError::Store(StoreError::LeaseLost)), Some(lost)) => {
+                tracing::info!(
+                    service = lost.service.name(),
+                    fence = lost.fence,
+                    "another server has taken this service over; standing by"
+                );
+                self.leading.forget(lost);
+                Ok(T::default())
+            }
+            (round, _) => round,
+        }
     }
 }

@@ -72,7 +72,7 @@ impl Membership {
         for service in Service::ALL.into_iter().filter(|service| announces || *service != Service::Announcing)
         {
             let lease = store.lease(service, self.me.id, SERVICE_LEASE, now).await?;
-            self.engine.leading.note(service, (lease.holder == self.me.id).then_some(lease.until));
+            self.engine.leading.note(service, (lease.holder == self.me.id).then_some(lease));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::{
 use windlass_core::Millis;
 use windlass_store::{Envelope, MessageId, Now, Service};
 
+use super::leading::Led;
 use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
 /// The maximum number of messages delivered in one round.
@@ -37,13 +38,14 @@ impl Messenger {
     /// # Errors
     /// When the store fails; the messages stay.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        self.engine.rounds.note(RoundsOf::Messenger, self.round(now).await)
+        let round = match self.engine.leads(Service::Timekeeping, now) {
+            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
+            None => Ok(0),
+        };
+        self.engine.rounds.note(RoundsOf::Messenger, round)
     }
 
-    async fn round(&self, now: Now) -> Result<usize, EngineError> {
-        if !self.engine.leads(Service::Timekeeping, now) {
-            return Ok(0);
-        }
+    async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {
         let mut messages = self.engine.store.messages(self.engine.beside_damaged(ROUND_MAX)).await?;
         if self.engine.store.cluster().is_some() {
             messages = self.left(messages, now);
@@ -53,7 +55,7 @@ impl Messenger {
             return Ok(0);
         }
         let count = items.len();
-        self.engine.inbox.decide(items).await?;
+        self.engine.inbox.decide_as(led.lease, items).await?;
         Ok(count)
     }
 

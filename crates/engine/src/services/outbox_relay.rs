@@ -25,7 +25,11 @@ use windlass_core::{
 };
 use windlass_store::{Announced, Change, Now, Service, Signal, StoreError};
 
-use crate::{Engine, EngineError, deciding::inbox::Item, services::trouble::Trouble};
+use crate::{
+    Engine, EngineError,
+    deciding::inbox::Item,
+    services::{leading::Led, trouble::Trouble},
+};
 
 /// The maximum number of changes whose events are announced in one round. Their tasks are in memory meanwhile.
 const ROUND_MAX: usize = 200;
@@ -112,12 +116,18 @@ impl OutboxRelay {
     /// When the store fails. A failure of the broker is not an error: the events wait, and an alarm is raised.
     pub async fn run_once(&self, clock: impl Fn() -> Now) -> Result<Millis, EngineError> {
         let now = clock();
-        if !self.engine.leads(Service::Announcing, now) {
+        let Some(led) = self.engine.leads(Service::Announcing, now) else {
             // Another server runs this service now, so this server's state of the broker and its alarm is outdated.
             self.trouble.forget();
             self.confirmed().clear();
             return Ok(LOOK_EVERY);
-        }
+        };
+        let round = self.round(led, &clock).await;
+        Ok(self.engine.unless_lost(led, round.map(Some))?.unwrap_or(LOOK_EVERY))
+    }
+
+    async fn round(&self, led: Led, clock: &impl Fn() -> Now) -> Result<Millis, EngineError> {
+        let now = clock();
         if let Some(rest) = self.trouble.rest(now) {
             return Ok(rest);
         }
@@ -131,14 +141,15 @@ impl OutboxRelay {
             waiting => {
                 let lines;
                 (lines, is_full) = waiting?;
-                self.announce(lines, &clock).await
+                self.announce(lines, clock).await
             }
         };
         let went = !announced.is_empty();
         if went {
-            self.engine.inbox.decide(vec![Item::Change(Change::Announced(announced))]).await?;
+            let out = vec![Item::Change(Change::Announced(announced))];
+            self.engine.inbox.decide_as(led.lease, out).await?;
         }
-        self.tell_trouble(clock()).await?;
+        self.tell_trouble(led, clock()).await?;
         Ok(match self.engine.store.cluster().is_some() {
             _ if is_full && went => Millis(0),
             true => LOOK_SHARED,
@@ -155,7 +166,7 @@ impl OutboxRelay {
         let (mut announced, mut failure) = (Vec::new(), None);
         while !lines.is_empty() {
             let now = clock();
-            if !self.engine.leads(Service::Announcing, now) {
+            if self.engine.leads(Service::Announcing, now).is_none() {
                 break;
             }
             if now.mono.0 >= begun.mono.0 + ROUND_TIME.0 {
@@ -257,12 +268,12 @@ impl OutboxRelay {
     }
 
     /// Raises the alarm about an unavailable broker, and resolves it when the broker works again.
-    async fn tell_trouble(&self, now: Now) -> Result<(), EngineError> {
+    async fn tell_trouble(&self, led: Led, now: Now) -> Result<(), EngineError> {
         let id = AlarmId(AlarmKind::BrokerAway.as_str().into());
         let describe = |error: &str| {
             let (topic, broker) = (&self.topic.name, self.broker.name());
             format!("task events cannot be announced on the topic {topic} of {broker}: {error}")
         };
-        self.trouble.tell(&self.engine, id, describe, now).await
+        self.trouble.tell_as(led.lease, &self.engine, id, describe, now).await
     }
 }

@@ -8,7 +8,7 @@ use windlass_core::{
 };
 use windlass_store::{Claimed, Now, Service};
 
-use super::HEARTBEAT_EVERY;
+use super::{HEARTBEAT_EVERY, leading::Led};
 use crate::{
     Engine, EngineError, RoundsOf,
     deciding::inbox::{Item, Over, Reply},
@@ -44,11 +44,15 @@ impl Reclaimer {
     /// # Errors
     /// When the store fails; the next round repeats it.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        self.engine.rounds.note(RoundsOf::Reclaimer, self.round(now).await)
+        let round = match self.engine.leads(Service::Timekeeping, now) {
+            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
+            None => Ok(0),
+        };
+        self.engine.rounds.note(RoundsOf::Reclaimer, round)
     }
 
-    async fn round(&self, now: Now) -> Result<usize, EngineError> {
-        if !self.engine.lease_rounds.are_current(now) || !self.engine.leads(Service::Timekeeping, now) {
+    async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {
+        if !self.engine.lease_rounds.are_current(now) {
             return Ok(0);
         }
         let lost = self.engine.store.lost(now, self.engine.beside_damaged(ROUND_MAX)).await?;
@@ -69,7 +73,7 @@ impl Reclaimer {
             self.engine.timers.set();
         }
         for claimed in offered.into_iter().take(RELEASES_MAX) {
-            self.engine.store.release(claimed.session, claimed.id, now).await?;
+            self.engine.store.release(claimed.session, claimed.id, led.lease, now).await?;
         }
         if lost.is_empty() {
             return Ok(0);
@@ -79,7 +83,7 @@ impl Reclaimer {
         let (damaged, lost): (Vec<Claimed>, Vec<Claimed>) =
             lost.into_iter().partition(|claimed| quarantine.contains(claimed.id.task));
         for claimed in damaged.into_iter().take(RELEASES_MAX) {
-            self.engine.store.release(claimed.session, claimed.id, now).await?;
+            self.engine.store.release(claimed.session, claimed.id, led.lease, now).await?;
         }
         let fallen = self.fallen_servers(now).await?;
         let item = |claimed: Claimed| {
@@ -90,7 +94,7 @@ impl Reclaimer {
         if items.is_empty() {
             return Ok(0);
         }
-        let replies = self.engine.inbox.decide(items).await?;
+        let replies = self.engine.inbox.decide_as(led.lease, items).await?;
         let count = replies.iter().filter(|reply| matches!(reply, Reply::Task(_))).count();
         tracing::info!(count, "attempts of silent workers were made ready again");
         Ok(count)

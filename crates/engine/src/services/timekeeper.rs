@@ -5,6 +5,7 @@ use std::sync::Arc;
 use windlass_core::{Attempt, Command};
 use windlass_store::{Due, Now, Service};
 
+use super::leading::Led;
 use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
 /// The maximum number of due items processed in one round.
@@ -27,20 +28,21 @@ impl Timekeeper {
     /// # Errors
     /// When the store fails; due items stay due.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        self.engine.rounds.note(RoundsOf::Timekeeper, self.round(now).await)
+        let round = match self.engine.leads(Service::Timekeeping, now) {
+            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
+            None => Ok(0),
+        };
+        self.engine.rounds.note(RoundsOf::Timekeeper, round)
     }
 
-    async fn round(&self, now: Now) -> Result<usize, EngineError> {
-        if !self.engine.leads(Service::Timekeeping, now) {
-            return Ok(0);
-        }
+    async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {
         let due = self.engine.store.due(now, self.engine.beside_damaged(ROUND_MAX)).await?;
         let items = self.engine.without_damaged(due.into_iter().map(item));
         if items.is_empty() {
             return Ok(0);
         }
         let count = items.len();
-        self.engine.inbox.decide(items).await?;
+        self.engine.inbox.decide_as(led.lease, items).await?;
         Ok(count)
     }
 }

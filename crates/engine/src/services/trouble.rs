@@ -6,7 +6,7 @@ use std::{
 };
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
-use windlass_store::Now;
+use windlass_store::{Leadership, Now};
 
 use crate::{Engine, EngineError};
 
@@ -122,6 +122,18 @@ impl Trouble {
         describe: impl FnOnce(&str) -> String,
         now: Now,
     ) -> Result<(), EngineError> {
+        self.tell_as(None, engine, id, describe, now).await
+    }
+
+    /// As [`Trouble::tell`]; `led`: the user of the broker is the leader of a service.
+    pub(super) async fn tell_as(
+        &self,
+        led: Option<Leadership>,
+        engine: &Engine,
+        id: AlarmId,
+        describe: impl FnOnce(&str) -> String,
+        now: Now,
+    ) -> Result<(), EngineError> {
         if self.is_to_look(now)
             && !engine.alarm_stands(&id).await?
             && let Some(known) = &mut self.state().known
@@ -131,7 +143,7 @@ impl Trouble {
         let command = self.state().known.as_ref().and_then(|known| known.alarm(describe, now));
         let Some(command) = command else { return Ok(()) };
         let is_over = matches!(command, AlarmCommand::Resolve { .. });
-        match engine.tell_alarm(id, command).await {
+        match engine.tell_alarm_as(led, id, command).await {
             Ok(_) | Err(EngineError::UnknownAlarm(_)) => {}
             Err(error) => return Err(error),
         }

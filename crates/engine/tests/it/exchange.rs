@@ -295,7 +295,7 @@ fn after_a_report_that_could_not_be_written_its_worker_still_has_the_attempt() {
     world.drive(world.engine.exchange(call, world.now())).unwrap_err();
     store.fail(None);
     // A store that went back to what is on disk may not know any more who had it.
-    world.drive(store.store.release(SessionId(1), attempt.id, world.now())).unwrap();
+    world.drive(store.store.release(SessionId(1), attempt.id, None, world.now())).unwrap();
     worker.poll();
     assert!(world.worker(2).poll().attempts.is_empty(), "the first worker has said that it has it");
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Envelope,
-    Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine, Queries, QueueState,
-    Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, Store,
-    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine, Queries,
+    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
+    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 /// The calls that can be held or failed.
@@ -171,13 +171,14 @@ impl Store for FaultyStore {
         changes: Vec<Change>,
         asks: &[Ask],
         leave: &Leave,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         self.pass(Verb::Commit).await?;
         if self.state().conflicts {
             return Ok((vec![Outcome::Conflict; changes.len()], vec![None; asks.len()]));
         }
-        self.store.commit_and_claim(changes, asks, leave, now).await
+        self.store.commit_and_claim(changes, asks, leave, led, now).await
     }
 
     async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
@@ -192,8 +193,14 @@ impl Store for FaultyStore {
         self.store.unannounced(limit).await
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        self.store.sweep(retention, now, limit).await
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        self.store.sweep(retention, led, now, limit).await
     }
 }
 
@@ -221,8 +228,14 @@ impl Claims for FaultyStore {
         self.store.adopt(session, attempts, now).await
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError> {
-        self.store.release(session, attempt, now).await
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        led: Option<Leadership>,
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.store.release(session, attempt, led, now).await
     }
 
     async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ mod engine;
 mod exchange;
 mod exclusive;
 mod faulty_store;
+mod leading;
 mod leases;
 mod locks;
 mod malformed;

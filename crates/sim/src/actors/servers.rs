@@ -261,7 +261,12 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
                 }
             };
             let clock_of_rows = followed.clone();
-            let enqueued = EnqueuedThere { rows: enqueued.clone(), device: device.clone() };
+            let enqueued = EnqueuedThere {
+                rows: enqueued.clone(),
+                device: device.clone(),
+                others: store.clone(),
+                journal: journal.clone(),
+            };
             let database = Database { rows: store.clone(), device, journal, clock: clock_of_rows, enqueued };
             (Arc::new(database), clock)
         }

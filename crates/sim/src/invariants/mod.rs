@@ -20,6 +20,7 @@ mod paused_queues;
 mod paused_tasks;
 mod reasons;
 mod rollback_order;
+mod service_leases;
 mod shown_state;
 mod touched_steps;
 mod turns;
@@ -73,6 +74,7 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::new(reasons::Reasons::new(config)),
         Box::<children::Children>::default(),
         Box::<announced_events::AnnouncedEvents>::default(),
+        Box::<service_leases::ServiceLeases>::default(),
     ];
     all.extend(attempts::all(config));
     all

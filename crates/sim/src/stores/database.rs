@@ -4,13 +4,14 @@ use async_trait::async_trait;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId, Timestamp};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
-    EnqueuedTasks, Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, memory::SharedStore,
+    EnqueuedTasks, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page,
+    Quarantine, Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
+    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    memory::SharedStore,
 };
 
 use super::EnqueuedThere;
-use crate::world::{DatabaseClock, Device, Journal, Operation};
+use crate::world::{DatabaseClock, Device, Entry, Journal, Operation};
 
 /// A connection to shared rows.
 pub(crate) struct Database {
@@ -41,6 +42,33 @@ macro_rules! write {
         $self.device.wait(Operation::Back).await?;
         answer
     }};
+}
+
+impl Database {
+    /// Records what came of a write, if the leader of a service makes it.
+    async fn led<T>(
+        &self,
+        led: Option<Leadership>,
+        write: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let written = write.await;
+        match (&written, led) {
+            (Ok(_), Some(led)) => self.journal.add(Entry::Led(led)),
+            (Err(StoreError::LeaseLost), _) => self.journal.add(Entry::Deposed),
+            _ => {}
+        }
+        written
+    }
+}
+
+/// What a change is, if only the leader of a service makes it.
+fn of_leader(change: &Change) -> Option<&'static str> {
+    match change {
+        Change::Announced(_) => Some("events leave the outbox"),
+        Change::Lock(change) if !change.kept => Some("a free lock is deleted"),
+        Change::Task(change) if !change.lost.is_empty() => Some("an attempt is lost"),
+        _ => None,
+    }
 }
 
 #[async_trait]
@@ -74,10 +102,17 @@ impl Store for Database {
         changes: Vec<Change>,
         asks: &[Ask],
         leave: &Leave,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         self.device.wait(Operation::There).await?;
-        let (outcomes, claimed) = self.rows.commit_and_claim(changes.clone(), asks, leave, now).await?;
+        let commit = self.rows.commit_and_claim(changes.clone(), asks, leave, led, now);
+        let (outcomes, claimed) = self.led(led, commit).await?;
+        if led.is_none()
+            && let Some(what) = changes.iter().find_map(of_leader)
+        {
+            self.journal.add(Entry::Unled(what));
+        }
         for (change, outcome) in changes.iter().zip(&outcomes) {
             if *outcome == Outcome::Committed {
                 self.journal.written(change);
@@ -100,8 +135,17 @@ impl Store for Database {
         read!(self, self.rows.unannounced(limit))
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        write!(self, self.rows.sweep(retention, now, limit))
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        if led.is_none() {
+            self.journal.add(Entry::Unled("a sweep"));
+        }
+        write!(self, self.led(led, self.rows.sweep(retention, led, now, limit)))
     }
 }
 
@@ -132,8 +176,14 @@ impl Claims for Database {
         write!(self, self.rows.adopt(session, attempts, now))
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError> {
-        write!(self, self.rows.release(session, attempt, now))
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        led: Option<Leadership>,
+        now: Now,
+    ) -> Result<(), StoreError> {
+        write!(self, self.led(led, self.rows.release(session, attempt, led, now)))
     }
 
     async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
@@ -235,7 +285,11 @@ impl Members for Database {
     }
 
     async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        write!(self, self.rows.leave(server))
+        write!(self, async {
+            self.rows.leave(server).await?;
+            self.journal.add(Entry::Left(server));
+            Ok(())
+        })
     }
 
     async fn lease(
@@ -245,7 +299,11 @@ impl Members for Database {
         length: Millis,
         now: Now,
     ) -> Result<ServiceLease, StoreError> {
-        write!(self, self.rows.lease(service, server, length, now))
+        write!(self, async {
+            let lease = self.rows.lease(service, server, length, now).await?;
+            self.journal.add(Entry::Leased { service, lease, at: now.mono });
+            Ok(lease)
+        })
     }
 }
 

@@ -7,9 +7,11 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_core::TaskId;
-use windlass_store::{Enqueued, EnqueuedTasks, Settlement, Standing, StoreError};
+use windlass_store::{
+    Enqueued, EnqueuedTasks, Leadership, Settlement, Standing, StoreError, memory::SharedStore,
+};
 
-use crate::world::{Device, Operation};
+use crate::world::{Device, Entry, Journal, Operation};
 
 /// The rows. A clone is another handle of them.
 #[derive(Clone, Default)]
@@ -51,6 +53,9 @@ impl EnqueuedRows {
 pub(crate) struct EnqueuedThere {
     pub(crate) rows: EnqueuedRows,
     pub(crate) device: Device,
+    /// The other tables of the same database.
+    pub(crate) others: SharedStore,
+    pub(crate) journal: Journal,
 }
 
 #[async_trait]
@@ -63,8 +68,17 @@ impl EnqueuedTasks for EnqueuedThere {
         Ok(found)
     }
 
-    async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {
+    async fn settle(
+        &self,
+        settled: Vec<(TaskId, Settlement)>,
+        led: Option<Leadership>,
+    ) -> Result<usize, StoreError> {
         self.device.wait(Operation::There).await?;
+        if let Err(lost) = self.others.check(led) {
+            self.journal.add(Entry::Deposed);
+            return Err(lost);
+        }
+        self.journal.add(led.map_or(Entry::Unled("an enqueued task is settled"), Entry::Led));
         let count = settled.len();
         {
             let mut inner = self.rows.inner();

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windlass_core::TaskId;
-use windlass_store::{AttemptId, Change, StoreError, resident::Batch};
+use windlass_core::{Millis, TaskId};
+use windlass_store::{
+    AttemptId, Change, Leadership, ServerId, Service, ServiceLease, StoreError, resident::Batch,
+};
 
 /// An action of a store.
 pub(crate) enum Entry {
@@ -15,6 +17,16 @@ pub(crate) enum Entry {
     Recovered,
     /// An attempt was claimed in shared rows, and the answer is in transit.
     Claimed(AttemptId),
+    /// A write of the leader of a service succeeded.
+    Led(Leadership),
+    /// One was refused, because another server has taken the lease.
+    Deposed,
+    /// A write that only leaders of services make succeeded without a lease.
+    Unled(&'static str),
+    /// A server asked for the lease of a service at this time, by the time that leases go by, and learned who has it.
+    Leased { service: Service, lease: ServiceLease, at: Millis },
+    /// A server ended, and with it its leases.
+    Left(ServerId),
     /// The rows refused its write.
     Refused(StoreError),
     /// The event of a task with this number was published to the topic.

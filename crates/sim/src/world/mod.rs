@@ -354,6 +354,20 @@ impl World {
                 }
                 Entry::Recovered => Seen::Recovered,
                 Entry::Claimed(id) => Seen::Claimed { id },
+                Entry::Leased { service, lease, at } => Seen::Leased { service, lease, at },
+                Entry::Left(server) => Seen::Left(server),
+                Entry::Led(led) => {
+                    self.count("write of a leader");
+                    Seen::Led(led)
+                }
+                Entry::Deposed => {
+                    self.count("write of a deposed leader");
+                    continue;
+                }
+                Entry::Unled(what) => {
+                    let message = format!("a service wrote without its lease: {what}");
+                    return Err(Violation::new("service leases", message));
+                }
                 Entry::Refused(error) => return Err(Violation::new("rows", error.to_string())),
                 Entry::Announced { task, n } => {
                     self.count("event announced");

@@ -265,7 +265,7 @@ impl Import<'_> {
         // That a worker may have had them is known of attempts that were in somebody's hands once.
         for id in std::mem::take(&mut self.handed_out) {
             self.store.adopt(GIVES_BACK, &[id], self.now).await?;
-            self.store.release(GIVES_BACK, id, self.now).await?;
+            self.store.release(GIVES_BACK, id, None, self.now).await?;
         }
         Ok(())
     }

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::Millis;
+use windlass_core::{
+    Millis,
+    planted::{Bug, is_planted},
+};
 
-use crate::port::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease};
+use crate::port::{
+    Leadership, Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service, ServiceLease, StoreError,
+};
 
 /// One row per server and one per service.
 #[derive(Debug, Default)]
@@ -56,9 +61,18 @@ impl Servers {
         });
         if lease.holder == server {
             lease.until = until;
-        } else if lease.until <= now.mono {
-            *lease = ServiceLease { holder: server, fence: lease.fence + 1, until };
+        } else if lease.until <= now.mono || is_planted(Bug::LeaseTakenEarly) {
+            let fence = lease.fence + u64::from(!is_planted(Bug::ServiceFenceReused));
+            *lease = ServiceLease { holder: server, fence, until };
         }
         *lease
+    }
+
+    /// Fails where another server has taken the lease.
+    pub(crate) fn check(&self, led: Option<Leadership>) -> Result<(), StoreError> {
+        match led {
+            Some(led) if !led.stands(self.leases.get(&led.service)) => Err(StoreError::LeaseLost),
+            _ => Ok(()),
+        }
     }
 }

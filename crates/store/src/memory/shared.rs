@@ -1,16 +1,18 @@
 //! A store without a memory of its own, in memory: the model of every store in SQL.
 
+mod members;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
 
 use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
 use crate::port::{
     Adoption, Ask, AttemptId, BuiltOn, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
-    Envelope, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Members, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
+    Envelope, Leadership, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Now, Outcome, Page,
+    Quarantine, Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
 };
 use crate::signal::Signal;
 
@@ -58,6 +60,14 @@ impl SharedStore {
         rows.news.retain(|news| news.strong_count() > 0);
         let others = rows.news.iter().filter_map(Weak::upgrade);
         others.filter(|news| !Arc::ptr_eq(news, &self.news)).for_each(|news| news.set());
+    }
+
+    /// Fails where another server has taken the lease: for tables that are kept beside these rows.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`].
+    pub fn check(&self, led: Option<Leadership>) -> Result<(), StoreError> {
+        self.rows().servers.check(led)
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
@@ -154,9 +164,11 @@ impl Store for SharedStore {
         changes: Vec<Change>,
         asks: &[Ask],
         _leave: &Leave,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         let mut rows = self.rows();
+        rows.servers.check(led)?;
         let mut built_on = BuiltOn::default();
         let outcomes: Vec<Outcome> =
             changes.iter().map(|change| built_on.outcome(change, || rows.commit(change))).collect();
@@ -184,8 +196,15 @@ impl Store for SharedStore {
         Ok(self.rows().tables.unannounced(limit))
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
         let mut rows = self.rows();
+        rows.servers.check(led)?;
         let (swept, tasks) = rows.tables.sweep(retention, now.wall, limit);
         for task in tasks {
             rows.waits.delete(task);
@@ -222,8 +241,15 @@ impl Claims for SharedStore {
         Ok(attempts.iter().map(adopt).collect())
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        led: Option<Leadership>,
+        _now: Now,
+    ) -> Result<(), StoreError> {
         let mut rows = self.rows();
+        rows.servers.check(led)?;
         let Rows { tables, waits, .. } = &mut *rows;
         waits.release(session, attempt, tables.limits());
         Ok(())
@@ -349,51 +375,5 @@ impl Queries for SharedStore {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         Ok(self.rows().waits.place(task, key))
-    }
-}
-
-#[async_trait]
-impl Members for SharedStore {
-    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
-        self.rows().servers.register(server);
-        Ok(())
-    }
-
-    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
-        Ok(self.rows().servers.list())
-    }
-
-    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        self.rows().servers.leave(server);
-        Ok(())
-    }
-
-    async fn lease(
-        &self,
-        service: Service,
-        server: ServerId,
-        length: Millis,
-        now: Now,
-    ) -> Result<ServiceLease, StoreError> {
-        Ok(self.rows().servers.lease(service, server, length, now))
-    }
-}
-
-#[async_trait]
-impl Cluster for SharedStore {
-    async fn news(&self) {
-        self.news.wait().await;
-    }
-
-    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        Ok(None)
-    }
-
-    fn connected(&self) -> u64 {
-        0
-    }
-
-    fn round_trips(&self) -> Option<u64> {
-        None
     }
 }

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{Adoption, AttemptId, ClaimRequest, Claimed, Leave, Now, SessionId, SessionRenewal, StoreError};
+use super::{
+    Adoption, AttemptId, ClaimRequest, Claimed, Leadership, Leave, Now, SessionId, SessionRenewal, StoreError,
+};
 
 /// What came of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +41,15 @@ pub trait Claims: Send + Sync + 'static {
     ) -> Result<Vec<Adoption>, StoreError>;
 
     /// A session gives an attempt back that it did not begin; it is free again, and [`windlass_core::Free`] decides what
-    /// becomes of it.
-    async fn release(&self, session: SessionId, attempt: AttemptId, now: Now) -> Result<(), StoreError>;
+    /// becomes of it. With `led` the leader of a service takes it from a session that is over; this is checked as in
+    /// [`Store::commit_and_claim`](super::Store::commit_and_claim).
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        led: Option<Leadership>,
+        now: Now,
+    ) -> Result<(), StoreError>;
 
     /// Sessions were heard of, or polls of them ended; each session is named once.
     async fn renew(&self, sessions: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError>;

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use windlass_core::TaskId;
 
-use super::StoreError;
+use super::{Leadership, StoreError};
 
 /// A task that an application enqueued, and that was not taken in yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +51,12 @@ pub trait EnqueuedTasks: Send + Sync {
     async fn waiting(&self, limit: usize, after: u64) -> Result<Vec<Enqueued>, StoreError>;
 
     /// Notes what became of these. Tells how many it was noted of: one that an application is just about to enqueue again
-    /// is told again.
-    async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError>;
+    /// is told again. `led` is checked as in [`Store::commit_and_claim`](super::Store::commit_and_claim).
+    async fn settle(
+        &self,
+        settled: Vec<(TaskId, Settlement)>,
+        led: Option<Leadership>,
+    ) -> Result<usize, StoreError>;
 
     /// What is known of the one with this id, until it is taken in.
     async fn standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError>;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use windlass_core::{Millis, Timestamp};
+use windlass_core::{
+    Millis, Timestamp,
+    planted::{Bug, is_planted},
+};
 
 /// A server: the UUID it made when it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,4 +89,37 @@ pub struct ServiceLease {
     pub fence: u64,
     /// Until when, by the time that leases go by.
     pub until: Millis,
+}
+
+impl ServiceLease {
+    /// The leadership that the holder of this lease of `service` has.
+    #[must_use]
+    pub fn leadership(&self, service: Service) -> Leadership {
+        Leadership { service, holder: self.holder, fence: self.fence }
+    }
+}
+
+/// The lease of a service as its holder knows it. It goes with each write that a server makes because it leads the
+/// service, and the store checks it in the transaction of that write: a server that was paused for longer than its lease
+/// still believes that it leads, and must not write beside its successor.
+///
+/// A store with a single owner ignores it: no other server can have taken the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leadership {
+    /// The service.
+    pub service: Service,
+    /// The server that leads it.
+    pub holder: ServerId,
+    /// The fence of its lease.
+    pub fence: u64,
+}
+
+impl Leadership {
+    /// Whether `lease` is still this one. Its time does not matter: until another server takes the lease, nobody else does
+    /// the work.
+    #[must_use]
+    pub fn stands(&self, lease: Option<&ServiceLease>) -> bool {
+        is_planted(Bug::ServiceFenceUnchecked)
+            || lease.is_some_and(|lease| (lease.holder, lease.fence) == (self.holder, self.fence))
+    }
 }

@@ -18,8 +18,8 @@ use thiserror::Error;
 use windlass_core::{ActKey, Context, Millis, Task, TaskId, Timestamp};
 
 use super::{
-    Ask, Change, Claim, Claimed, Claims, Cluster, Due, EnqueuedTasks, Envelope, Leave, Members, Now, Outcome,
-    Quarantine, Queries, Retention, SessionId, Unannounced,
+    Ask, Change, Claim, Claimed, Claims, Cluster, Due, EnqueuedTasks, Envelope, Leadership, Leave, Members,
+    Now, Outcome, Quarantine, Queries, Retention, SessionId, Unannounced,
 };
 
 /// Loads and commits.
@@ -94,11 +94,15 @@ pub trait Store: Claims + Queries + Members {
     ///
     /// Nothing in place of an ask = it is to be claimed by itself: the store does not claim with commits, or not of a
     /// queue that limits or turns rule.
+    ///
+    /// With `led` some of the changes are made because this server leads a service. If another server has taken the lease,
+    /// nothing is committed or claimed: [`StoreError::LeaseLost`]. This costs no round trip.
     async fn commit_and_claim(
         &self,
         changes: Vec<Change>,
         asks: &[Ask],
         leave: &Leave,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError>;
 
@@ -106,7 +110,7 @@ pub trait Store: Claims + Queries + Members {
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         // Nothing is claimed at this time.
         let now = Now { wall: Timestamp(0), mono: Millis(0) };
-        Ok(self.commit_and_claim(changes, &[], &Leave::default(), now).await?.0)
+        Ok(self.commit_and_claim(changes, &[], &Leave::default(), None, now).await?.0)
     }
 
     /// Returns when everything that was read before is on disk, or was lost and [`Store::generation`] has grown.
@@ -124,8 +128,15 @@ pub trait Store: Claims + Queries + Members {
     /// in which they happened.
     async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
 
-    /// Deletes at most `limit` rows that were kept long enough. Returns how many it deleted.
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError>;
+    /// Deletes at most `limit` rows that were kept long enough. Returns how many it deleted. `led` is checked in the
+    /// transaction of each deletion, as in [`Store::commit_and_claim`].
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError>;
 }
 
 /// A task as the store knows it. Its version is its number of events.
@@ -196,6 +207,10 @@ pub enum StoreError {
     /// What it holds cannot be understood.
     #[error("the store is damaged: {0}")]
     Damaged(String),
+    /// Another server has taken the lease of the service for which this was to be written. The transaction changed
+    /// nothing.
+    #[error("another server has taken the lease of this service")]
+    LeaseLost,
     /// A newer program has changed it meanwhile so that this one must not work on it any more.
     #[error("the store is another one than this program knows: {0}")]
     Outgrown(String),

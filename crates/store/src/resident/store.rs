@@ -1,5 +1,7 @@
 //! The store port over the scheduler and its sink.
 
+mod members;
+
 use std::ops::Bound;
 
 use async_trait::async_trait;
@@ -11,9 +13,9 @@ use windlass_core::{
 use super::{Resident, queue::Queues, state::Grace};
 use crate::port::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, DamagedTask, Due,
-    Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine, Queries,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine, Queries,
+    QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+    StoredFlow, TaskQuery, Unannounced,
 };
 
 #[async_trait]
@@ -82,6 +84,7 @@ impl Store for Resident {
         changes: Vec<Change>,
         asks: &[Ask],
         _leave: &Leave,
+        _led: Option<Leadership>,
         _now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         Ok((self.commit(changes).await?, vec![None; asks.len()]))
@@ -138,7 +141,13 @@ impl Store for Resident {
         Ok(self.sound(found))
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        _led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
         let swept = self.sink.sweep(retention, now, limit).await?;
         let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
         Ok(swept + flows as u64)
@@ -197,7 +206,13 @@ impl Claims for Resident {
         Ok(adoptions)
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        _led: Option<Leadership>,
+        _now: Now,
+    ) -> Result<(), StoreError> {
         let mut inner = self.inner();
         let held = inner.scheduler.claims.get(attempt.task, attempt.key);
         if held.is_some_and(|held| held.session == session && held.number == attempt.claim) {
@@ -333,33 +348,6 @@ impl Queries for Resident {
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {
         self.place_in_line(task, key).await
-    }
-}
-
-#[async_trait]
-impl Members for Resident {
-    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
-        self.servers().register(server);
-        Ok(())
-    }
-
-    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
-        Ok(self.servers().list())
-    }
-
-    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        self.servers().leave(server);
-        Ok(())
-    }
-
-    async fn lease(
-        &self,
-        service: Service,
-        server: ServerId,
-        length: Millis,
-        now: Now,
-    ) -> Result<ServiceLease, StoreError> {
-        Ok(self.servers().lease(service, server, length, now))
     }
 }
 

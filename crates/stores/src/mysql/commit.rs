@@ -43,7 +43,7 @@ impl CommitSql for Connection {
         add_writes(&mut script, write.writes);
         add_mark(&mut script, *mark);
         script.add("DELETE FROM windlass_commit WHERE connection = ? AND n = ?", cells![id, n - 1]);
-        script.end();
+        script.end_as(write.led);
         self.send(script).await?;
         Ok(Vec::new())
     }

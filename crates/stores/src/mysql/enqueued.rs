@@ -1,7 +1,7 @@
 //! Tasks that applications enqueued, by the procedures of `migrations/0002.sql`.
 
 use windlass_core::TaskId;
-use windlass_store::Settlement;
+use windlass_store::{Leadership, Settlement};
 
 use super::{
     connection::Connection,
@@ -29,7 +29,11 @@ impl EnqueuedSql for Connection {
         Script::one("SELECT refused, stands_for FROM windlass_enqueued WHERE id = ?", cells![id])
     }
 
-    async fn settle(&mut self, settled: &[(TaskId, Settlement)]) -> Result<usize, Fault> {
+    async fn settle(
+        &mut self,
+        settled: &[(TaskId, Settlement)],
+        led: Option<Leadership>,
+    ) -> Result<usize, Fault> {
         let mut script = Script::begin();
         let ids = settled.iter().map(|(id, _)| Cell::from(*id));
         script.for_keys("SELECT id FROM windlass_enqueued WHERE id", ids, "FOR UPDATE SKIP LOCKED");
@@ -70,7 +74,7 @@ impl EnqueuedSql for Connection {
             }
         }
         script.for_keys("DELETE FROM windlass_enqueued WHERE id", gone, "");
-        script.end();
+        script.end_as(led);
         self.send(script).await?;
         Ok(found.len())
     }

@@ -11,6 +11,8 @@ const DEADLOCK: u16 = 1213;
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 /// MariaDB under snapshot isolation: a record has changed since it was read.
 const RECORD_CHANGED: u16 = 1020;
+/// A subquery has several rows: only the check of a lease is made so that it may.
+const SEVERAL_ROWS: u16 = 1242;
 const DUPLICATE_KEY: u16 = 1062;
 /// A table or the disk is full.
 const FULL: [u16; 4] = [1021, 1114, 3675, 1041];
@@ -51,6 +53,7 @@ fn kind(error: &Error) -> Kind {
         Error::Server(error) => match error.code {
             DEADLOCK | LOCK_WAIT_TIMEOUT | RECORD_CHANGED => Kind::Contention,
             DUPLICATE_KEY => Kind::Taken,
+            SEVERAL_ROWS => Kind::LeaseLost,
             code if FULL.contains(&code) => Kind::Full,
             code if ENDING.contains(&code) || TOO_MANY.contains(&code) => Kind::Lost,
             _ => Kind::Other,

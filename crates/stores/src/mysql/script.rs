@@ -2,8 +2,11 @@
 //!
 //! Values are written by `cell.rs`.
 
+use windlass_store::Leadership;
+
 use super::cell::write;
 pub(super) use super::cell::{CLAIMS_AT_ONCE, Cell, NEXT_CLAIMS, cells};
+use crate::rows::to_integer;
 
 /// Bytes of statements that are sent as one packet, unless one statement alone is longer. Servers allow 16 MiB or more
 /// unless they were set otherwise.
@@ -14,6 +17,12 @@ const STATEMENT_BYTES: usize = 1 << 20;
 
 /// Keys that one condition names: more would make the server's optimizer slow, or give up on the index.
 const KEYS_MAX: usize = 500;
+
+/// Fails where the lease is another one by now, because the outer subquery has two rows then, and keeps the lease as it is
+/// until the end of the transaction.
+const CHECK_LEASE: &str = "SELECT (SELECT 1 UNION ALL SELECT 1 FROM dual WHERE NOT EXISTS (
+        SELECT 1 FROM windlass_service WHERE name = ? AND holder = ? AND fence = ? LOCK IN SHARE MODE
+    ))";
 
 /// Statements that go to the database together, in packets of bounded length.
 #[derive(Debug, Default)]
@@ -100,6 +109,17 @@ impl Script {
     pub(super) fn end(&mut self) {
         self.ends = true;
         self.next().append(Packet::one("COMMIT"));
+    }
+
+    /// As [`Script::end`], if the lease still stands; otherwise it fails with
+    /// [`Kind::LeaseLost`](crate::rows::Kind::LeaseLost). The check is the last statement, so that the row of the lease is
+    /// locked only while the database commits: a server that stands still in the middle of a transaction must not keep
+    /// others from taking the lease.
+    pub(super) fn end_as(&mut self, led: Option<Leadership>) {
+        if let Some(Leadership { service, holder, fence }) = led {
+            self.add(CHECK_LEASE, cells![service.name(), holder.0, to_integer(fence)]);
+        }
+        self.end();
     }
 
     /// Adds a statement with values for its question marks, which mean nothing else. Returns the place of its answer.

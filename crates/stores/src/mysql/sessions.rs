@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use windlass_core::TaskId;
-use windlass_store::{AttemptId, EXTENSIONS_MAX, Now, SessionId};
+use windlass_store::{AttemptId, EXTENSIONS_MAX, Leadership, Now, SessionId};
 
 use super::{
     claim::{ATTACHED, CLAIMED},
@@ -133,7 +133,7 @@ impl SessionSql for Connection {
         script
     }
 
-    fn release(session: SessionId, attempt: AttemptId) -> Script {
+    fn release(session: SessionId, attempt: AttemptId, led: Option<Leadership>) -> Script {
         let (act, claim) = (act_code(attempt.key), to_integer(attempt.claim));
         let mut script = Script::begin();
         script.add(
@@ -144,7 +144,7 @@ impl SessionSql for Connection {
         );
         script.add("SET @released = ROW_COUNT()", []);
         script.add("DELETE FROM windlass_begun WHERE claim = ? AND @released > 0", cells![claim]);
-        script.end();
+        script.end_as(led);
         script
     }
 }

@@ -1,7 +1,7 @@
 //! Deletes what is kept too long: rows are looked for first, and deleted by their keys.
 
 use windlass_core::{TaskId, is_adhoc};
-use windlass_store::{Now, Retention};
+use windlass_store::{Leadership, Now, Retention};
 
 use super::{
     commit::NOW,
@@ -17,9 +17,15 @@ use crate::rows::{
 const MARK_KEPT_MS: u64 = 3_600_000;
 
 impl SweepSql for Connection {
-    async fn sweep(&mut self, retention: &Retention, now: Now, limit: usize) -> Result<u64, Fault> {
+    async fn sweep(
+        &mut self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, Fault> {
         let keeps_unannounced = retention.keeps_unannounced;
-        let mut sweeper = Sweeper { connection: self, keeps_unannounced, left: limit };
+        let mut sweeper = Sweeper { connection: self, led, keeps_unannounced, left: limit };
         sweeper.marks().await?;
         sweeper.logs(until(now, retention.logs)).await?;
         sweeper.remains().await?;
@@ -35,6 +41,8 @@ impl SweepSql for Connection {
 
 struct Sweeper<'c> {
     connection: &'c mut Connection,
+    /// The lease that must still stand when something is deleted.
+    led: Option<Leadership>,
     /// What is to be announced of a task keeps it.
     keeps_unannounced: bool,
     /// So many more may go.
@@ -44,9 +52,10 @@ struct Sweeper<'c> {
 impl Sweeper<'_> {
     /// Marks of connections that are gone. Nobody counts them.
     async fn marks(&mut self) -> Result<(), Fault> {
-        let mut script = Script::default();
+        let mut script = Script::begin();
         let old = format!("DELETE FROM windlass_commit WHERE at < {NOW} - {MARK_KEPT_MS} LIMIT 1000");
         script.add(&old, []);
+        script.end_as(self.led);
         self.connection.send(script).await?;
         Ok(())
     }
@@ -68,9 +77,13 @@ impl Sweeper<'_> {
 
     /// Deletes rows by their keys.
     async fn delete(&mut self, head: &str, keys: Vec<Cell<'_>>) -> Result<(), Fault> {
+        if keys.is_empty() {
+            return Ok(());
+        }
         self.left = self.left.saturating_sub(keys.len());
-        let mut script = Script::default();
+        let mut script = Script::begin();
         script.for_keys(head, keys, "");
+        script.end_as(self.led);
         self.connection.send(script).await?;
         Ok(())
     }
@@ -114,7 +127,7 @@ impl Sweeper<'_> {
         script.for_keys("DELETE FROM windlass_state WHERE task", keys(), "");
         script.for_keys("DELETE FROM windlass_task WHERE id", keys(), "");
         script.insert("INSERT IGNORE INTO windlass_remains (task)", keys().map(|key| vec![key]), "");
-        script.end();
+        script.end_as(self.led);
         self.connection.send(script).await?;
         self.left -= tasks.len();
         Ok(())
@@ -146,7 +159,7 @@ impl Sweeper<'_> {
             if self.left > 0 {
                 script.for_keys("DELETE FROM windlass_remains WHERE task", keys(), "");
             }
-            script.end();
+            script.end_as(self.led);
             self.connection.send(script).await?;
         }
         Ok(())
@@ -196,7 +209,7 @@ impl Sweeper<'_> {
         let mut script = Script::default();
         script.for_keys(&format!("DELETE FROM windlass_flow WHERE {UNUSED} AND name"), names, "");
         let gone = script.add("SELECT ROW_COUNT()", []);
-        script.end();
+        script.end_as(self.led);
         let sets = self.connection.send(script).await?;
         let gone = sets[gone].first().map(|row| row.number(0)).transpose()?.unwrap_or(0);
         self.left = self.left.saturating_sub(usize::try_from(gone).unwrap_or(0));

@@ -84,7 +84,7 @@ impl CommitSql for Connection {
     }
 
     async fn write(&mut self, memory: &Memory, _: &Trace, write: Write<'_>) -> Result<Granted, Fault> {
-        let Write { begins, writes, new_queues, asked, quarantine } = write;
+        let Write { begins, writes, led, new_queues, asked, quarantine } = write;
         let Asked { asks, leave, now } = asked;
         let damaged = if asks.is_empty() { Vec::new() } else { left_out(quarantine) };
         let mut batch = if begins { Batch::begin() } else { Batch::default() };
@@ -101,7 +101,9 @@ impl CommitSql for Connection {
             let (session, now, most) = (*session, *now, claim_request.free as usize);
             add_claim(&mut batch, Claiming { session, claim_request, most, now, damaged: &damaged }, leave);
         }
-        let results = self.send(batch.and_commit()).await?;
+        let mut results = self.send(batch.and_commit_as(led)).await?;
+        // The answers to the claims are the last ones.
+        results.truncate(results.len() - usize::from(led.is_some()));
         if notifies && results.first().is_some_and(|rows| !rows.is_empty()) {
             *memory.notified.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }

@@ -13,9 +13,11 @@ use deadpool_postgres::{Object, Pool};
 use futures_util::future::{BoxFuture, FutureExt as _, join_all};
 use tokio::time::{error::Elapsed, timeout};
 use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+use windlass_store::Leadership;
 
 use super::error::{closed, no_answer};
-use crate::rows::{self, Answers, Fault, Link, policy::ANSWER_AFTER};
+use crate::rows::{self, Answers, Fault, Link, policy::ANSWER_AFTER, to_integer};
 
 /// What every connection is set to, beside how long a statement may take. A lock or a transaction that takes longer than
 /// this is given up: nothing that is held up may hold up others without end. Plans are made once, for any length of
@@ -37,6 +39,11 @@ pub(super) const SETTINGS: &str = "
 pub(super) const SNAPSHOT: &str = "
     SET idle_in_transaction_session_timeout = 0;
     BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// Fails where the lease is another one by now, and keeps it as it is until the end of the transaction.
+const CHECK_LEASE: &str = "SELECT 1 / count(*) FROM (
+        SELECT FROM windlass_service WHERE name = $1 AND holder = $2 AND fence = $3 FOR SHARE
+    ) AS lease";
 
 /// The pool of connections to the database.
 pub(crate) struct Database {
@@ -252,6 +259,27 @@ impl<'a> Batch<'a> {
         } else {
             self.add("", Vec::new());
         }
+    }
+
+    /// As [`Batch::and_commit`], if the lease still stands; otherwise the batch fails with
+    /// [`Kind::LeaseLost`](crate::rows::Kind::LeaseLost).
+    ///
+    /// The check is the last statement, so that the row of the lease is locked only while the database commits: a server
+    /// that stands still in the middle of a transaction must not keep others from taking the lease.
+    pub(super) fn and_commit_as(mut self, led: Option<Leadership>) -> Self {
+        if let Some(Leadership { service, holder, fence }) = led {
+            self.add(CHECK_LEASE, parameters![service.name(), Uuid::from_u128(holder.0), to_integer(fence)]);
+        }
+        self.and_commit()
+    }
+
+    /// Makes them a transaction that ends as by [`Batch::and_commit_as`], if there is a lease to check.
+    pub(super) fn led(mut self, led: Option<Leadership>) -> Self {
+        if led.is_none() {
+            return self;
+        }
+        self.begins = true;
+        self.and_commit_as(led)
     }
 
     /// They end the transaction, and what it did is on disk then.

@@ -1,7 +1,7 @@
 //! Tasks that applications enqueued, by the functions of `migrations/0002.sql`.
 
 use windlass_core::TaskId;
-use windlass_store::Settlement;
+use windlass_store::{Leadership, Settlement};
 
 use super::{
     connection::{Batch, Connection, parameters},
@@ -47,7 +47,11 @@ impl EnqueuedSql for Connection {
         Batch::one(STANDING, parameters![uuid(id)])
     }
 
-    async fn settle(&mut self, settled: &[(TaskId, Settlement)]) -> Result<usize, Fault> {
+    async fn settle(
+        &mut self,
+        settled: &[(TaskId, Settlement)],
+        led: Option<Leadership>,
+    ) -> Result<usize, Fault> {
         let (mut accepted, mut refused, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
         let (mut stood_for, mut others) = (Vec::new(), Vec::new());
         for (id, settlement) in settled {
@@ -76,7 +80,8 @@ impl EnqueuedSql for Connection {
             batch.add(STOOD_FOR, parameters![stood_for, others]);
             batch.add(FORGET, parameters![]);
         }
-        let results = self.send(batch).await?;
-        Ok(results.iter().map(Vec::len).sum())
+        let results = self.send(batch.led(led)).await?;
+        let settled = results.len() - usize::from(led.is_some());
+        Ok(results.iter().take(settled).map(Vec::len).sum())
     }
 }

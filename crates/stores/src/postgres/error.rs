@@ -64,6 +64,8 @@ fn kind(error: &tokio_postgres::Error) -> Kind {
         | &SqlState::LOCK_NOT_AVAILABLE => Kind::Contention,
         &SqlState::UNIQUE_VIOLATION => Kind::Taken,
         &SqlState::DISK_FULL => Kind::Full,
+        // Only the check of a lease divides by what it finds.
+        &SqlState::DIVISION_BY_ZERO => Kind::LeaseLost,
         // Class 08: connection exceptions.
         state if ENDING.contains(state) || state.code().starts_with("08") => Kind::Lost,
         _ => Kind::Other,

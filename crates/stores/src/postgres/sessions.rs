@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 use windlass_core::TaskId;
-use windlass_store::{AttemptId, EXTENSIONS_MAX, Now, SessionId};
+use windlass_store::{AttemptId, EXTENSIONS_MAX, Leadership, Now, SessionId};
 
 use super::{
     connection::{Batch, Connection, parameters},
@@ -135,8 +135,9 @@ impl SessionSql for Connection {
         Batch::one(ADOPT, parameters![tasks, acts, claims, timeouts, session, now.wall.0]).and_commit()
     }
 
-    fn release(session: SessionId, attempt: AttemptId) -> Batch<'static> {
+    fn release(session: SessionId, attempt: AttemptId, led: Option<Leadership>) -> Batch<'static> {
         let (act, claim) = (act_code(attempt.key), to_integer(attempt.claim));
-        Batch::one(RELEASE, parameters![uuid(attempt.task), act, Uuid::from_u128(session.0), claim])
+        let session = Uuid::from_u128(session.0);
+        Batch::one(RELEASE, parameters![uuid(attempt.task), act, session, claim]).led(led)
     }
 }

@@ -1,7 +1,7 @@
 //! Deletes what is kept too long: one statement for each kind of row.
 
 use uuid::Uuid;
-use windlass_store::{Now, Retention};
+use windlass_store::{Leadership, Now, Retention};
 
 use super::connection::{Batch, Connection, parameters};
 use crate::rows::{
@@ -69,100 +69,112 @@ const ORPHANS: &str = "DELETE FROM windlass_submit_key WHERE scope IN (
     ) RETURNING true";
 
 impl SweepSql for Connection {
-    async fn sweep(&mut self, retention: &Retention, now: Now, limit: usize) -> Result<u64, Fault> {
+    async fn sweep(
+        &mut self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, Fault> {
         let limit = to_integer(limit as u64);
         let mut left = limit;
-        left -= delete(self, LOGS, until(now, retention.logs), left).await?;
-        left -= delete_remains(self, left).await?;
-        let keeps = retention.keeps_unannounced;
-        left -= delete_tasks(self, OLD, until(now, retention.tasks), keeps, left).await?;
-        left -= delete_tasks(self, OLD_BY_FLOW, now.wall.0, keeps, left).await?;
-        left -= delete_remains(self, left).await?;
-        left -= delete_flows(self, left).await?;
-        left -= delete(self, ALARMS, until(now, retention.tasks), left).await?;
-        left -= delete(self, ORPHANS, until(now, KEY_KEPT), left).await?;
+        let mut sweeper = Sweeper { connection: self, led, keeps_unannounced: retention.keeps_unannounced };
+        left -= sweeper.delete(LOGS, until(now, retention.logs), left).await?;
+        left -= sweeper.delete_remains(left).await?;
+        left -= sweeper.delete_tasks(OLD, until(now, retention.tasks), left).await?;
+        left -= sweeper.delete_tasks(OLD_BY_FLOW, now.wall.0, left).await?;
+        left -= sweeper.delete_remains(left).await?;
+        left -= sweeper.delete_flows(left).await?;
+        left -= sweeper.delete(ALARMS, until(now, retention.tasks), left).await?;
+        left -= sweeper.delete(ORPHANS, until(now, KEY_KEPT), left).await?;
         Ok(u64::try_from(limit - left).unwrap_or(0))
     }
 }
 
-async fn delete(connection: &mut Connection, sql: &'static str, until: i64, most: i64) -> Result<i64, Fault> {
-    if most <= 0 {
-        return Ok(0);
-    }
-    Ok(connection.rows(Batch::one(sql, parameters![until, most])).await?.len() as i64)
-}
-
-async fn delete_tasks(
-    connection: &mut Connection,
-    sql: &'static str,
-    until: i64,
+struct Sweeper<'c> {
+    connection: &'c mut Connection,
+    /// The lease that must still stand when something is deleted.
+    led: Option<Leadership>,
+    /// What is to be announced of a task keeps it.
     keeps_unannounced: bool,
-    most: i64,
-) -> Result<i64, Fault> {
-    if most <= 0 {
-        return Ok(0);
-    }
-    let mut batch = Batch::begin();
-    batch.add(sql, parameters![until, most, keeps_unannounced]);
-    let rows = connection.send(batch).await?.remove(0);
-    if rows.is_empty() {
-        connection.roll_back().await?;
-        return Ok(0);
-    }
-    let (mut tasks, mut scopes): (Vec<Uuid>, Vec<&[u8]>) = (Vec::new(), Vec::new());
-    for row in &rows {
-        tasks.push(row.try_get(0)?);
-        scopes.extend(row.optional_bytes(1)?);
-    }
-    let mut batch = Batch::default();
-    // Whether a key is old enough to go as well is seen with the other orphans.
-    batch.add(ORPHAN, parameters![scopes]);
-    for sql in [UNIQUE, ALARMS_OF, WAITS_OF, TASKS, NOTE] {
-        batch.add(sql, parameters![tasks.clone()]);
-    }
-    connection.send(batch.and_commit()).await?;
-    Ok(tasks.len() as i64)
 }
 
-/// Deletes at most `most` flows that came with tasks and have none any more.
-async fn delete_flows(connection: &mut Connection, most: i64) -> Result<i64, Fault> {
-    if most <= 0 {
-        return Ok(0);
-    }
-    let mut batch = Batch::begin();
-    batch.add(UNUSED_FLOWS, parameters![most]);
-    let rows = connection.send(batch).await?.remove(0);
-    if rows.is_empty() {
-        connection.roll_back().await?;
-        return Ok(0);
-    }
-    let names = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
-    let mut batch = Batch::default();
-    batch.add(FLOWS, parameters![names]);
-    Ok(connection.send(batch.and_commit()).await?.remove(0).len() as i64)
-}
-
-/// Deletes at most `most` rows of what is left of tasks.
-async fn delete_remains(connection: &mut Connection, most: i64) -> Result<i64, Fault> {
-    let mut gone = 0;
-    while gone < most {
-        let mut batch = Batch::begin();
-        batch.add(REMAINS, parameters![most]);
-        let rows = connection.send(batch).await?.remove(0);
-        if rows.is_empty() {
-            connection.roll_back().await?;
-            return Ok(gone);
+impl Sweeper<'_> {
+    async fn delete(&mut self, sql: &'static str, until: i64, most: i64) -> Result<i64, Fault> {
+        if most <= 0 {
+            return Ok(0);
         }
-        let tasks = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<Uuid>, _>>()?;
-        for sql in OF_TASKS {
-            let room = most - gone;
-            gone += connection.rows(Batch::one(sql, parameters![&tasks[..], room])).await?.len() as i64;
+        let batch = Batch::one(sql, parameters![until, most]).led(self.led);
+        Ok(self.connection.rows(batch).await?.len() as i64)
+    }
+
+    async fn delete_tasks(&mut self, sql: &'static str, until: i64, most: i64) -> Result<i64, Fault> {
+        if most <= 0 {
+            return Ok(0);
+        }
+        let mut batch = Batch::begin();
+        batch.add(sql, parameters![until, most, self.keeps_unannounced]);
+        let rows = self.connection.send(batch).await?.remove(0);
+        if rows.is_empty() {
+            self.connection.roll_back().await?;
+            return Ok(0);
+        }
+        let (mut tasks, mut scopes): (Vec<Uuid>, Vec<&[u8]>) = (Vec::new(), Vec::new());
+        for row in &rows {
+            tasks.push(row.try_get(0)?);
+            scopes.extend(row.optional_bytes(1)?);
         }
         let mut batch = Batch::default();
-        if gone < most {
-            batch.add(FORGET, parameters![tasks]);
+        // Whether a key is old enough to go as well is seen with the other orphans.
+        batch.add(ORPHAN, parameters![scopes]);
+        for sql in [UNIQUE, ALARMS_OF, WAITS_OF, TASKS, NOTE] {
+            batch.add(sql, parameters![tasks.clone()]);
         }
-        connection.send(batch.and_commit()).await?;
+        self.connection.send(batch.and_commit_as(self.led)).await?;
+        Ok(tasks.len() as i64)
     }
-    Ok(gone)
+
+    /// Deletes at most `most` flows that came with tasks and have none any more.
+    async fn delete_flows(&mut self, most: i64) -> Result<i64, Fault> {
+        if most <= 0 {
+            return Ok(0);
+        }
+        let mut batch = Batch::begin();
+        batch.add(UNUSED_FLOWS, parameters![most]);
+        let rows = self.connection.send(batch).await?.remove(0);
+        if rows.is_empty() {
+            self.connection.roll_back().await?;
+            return Ok(0);
+        }
+        let names = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+        let mut batch = Batch::default();
+        batch.add(FLOWS, parameters![names]);
+        Ok(self.connection.send(batch.and_commit_as(self.led)).await?.remove(0).len() as i64)
+    }
+
+    /// Deletes at most `most` rows of what is left of tasks.
+    async fn delete_remains(&mut self, most: i64) -> Result<i64, Fault> {
+        let mut gone = 0;
+        while gone < most {
+            let mut batch = Batch::begin();
+            batch.add(REMAINS, parameters![most]);
+            let rows = self.connection.send(batch).await?.remove(0);
+            if rows.is_empty() {
+                self.connection.roll_back().await?;
+                return Ok(gone);
+            }
+            let tasks = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<Uuid>, _>>()?;
+            for sql in OF_TASKS {
+                let room = most - gone;
+                gone +=
+                    self.connection.rows(Batch::one(sql, parameters![&tasks[..], room])).await?.len() as i64;
+            }
+            let mut batch = Batch::default();
+            if gone < most {
+                batch.add(FORGET, parameters![tasks]);
+            }
+            self.connection.send(batch.and_commit_as(self.led)).await?;
+        }
+        Ok(gone)
+    }
 }

@@ -1,7 +1,7 @@
 //! Tasks that applications enqueued in their own transactions.
 
 use windlass_core::TaskId;
-use windlass_store::{Enqueued, Settlement, Standing};
+use windlass_store::{Enqueued, Leadership, Settlement, Standing};
 
 use super::{Columns as _, Fault, Link, from_integer, small};
 
@@ -19,6 +19,7 @@ pub(crate) trait EnqueuedSql: Link {
     fn settle(
         &mut self,
         settled: &[(TaskId, Settlement)],
+        led: Option<Leadership>,
     ) -> impl Future<Output = Result<usize, Fault>> + Send;
 }
 

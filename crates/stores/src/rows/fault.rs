@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Lost,
     /// The disk or a table of the database is full.
     Full,
+    /// Another server has taken the lease under which this was to be written.
+    LeaseLost,
     /// Anything else: a retry would fail too.
     Other,
 }
@@ -70,6 +72,7 @@ impl From<Fault> for StoreError {
             Fault::Database { product, kind: Kind::Full, message } => {
                 Self::Full(format!("{product}: {message}"))
             }
+            Fault::Database { kind: Kind::LeaseLost, .. } => Self::LeaseLost,
             Fault::Database { product, message, .. } => Self::Unavailable(format!("{product}: {message}")),
         }
     }

@@ -4,14 +4,12 @@ use std::{fmt, future::Future, sync::Arc};
 
 use async_trait::async_trait;
 use tokio::runtime::Handle;
-use windlass_core::{
-    ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, is_adhoc,
-};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Name, Ready, TaskId, is_adhoc};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Enqueued,
-    EnqueuedTasks, Envelope, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Settlement, Standing, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    EnqueuedTasks, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine,
+    Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
+    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 use super::{
@@ -23,7 +21,7 @@ use super::{
     locks::{self, LockSql},
     policy::retrying,
     query::{self, QuerySql},
-    servers::{self, ServerSql},
+    servers::ServerSql,
     sessions::{self, SessionSql},
     snapshot::SnapshotSql,
     sweep::SweepSql,
@@ -117,6 +115,8 @@ macro_rules! with_link {
     }};
 }
 
+mod members;
+
 /// Sends a script of statements without answers.
 async fn send<D: Dialect>(link: &mut D, script: D::Script<'_>) -> Result<(), super::Fault> {
     link.send(script).await?;
@@ -156,6 +156,7 @@ impl<D: Dialect> Store for RowStore<D> {
         changes: Vec<Change>,
         asks: &[Ask],
         leave: &Leave,
+        led: Option<Leadership>,
         now: Now,
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         if changes.is_empty() {
@@ -164,7 +165,7 @@ impl<D: Dialect> Store for RowStore<D> {
         let (inner, asked) = (self.inner.clone(), Asked { asks: asks.to_vec(), leave: leave.clone(), now });
         self.spawn(async move {
             let (outcomes, claimed) =
-                inner.committer.commit(&inner.database, &inner.flows, &changes, &asked).await?;
+                inner.committer.commit(&inner.database, &inner.flows, &changes, led, &asked).await?;
             inner.newest.settle(&changes, &outcomes).await;
             Ok((outcomes, claimed))
         })
@@ -183,9 +184,15 @@ impl<D: Dialect> Store for RowStore<D> {
         with_link!(self, |inner, link| query::unannounced(&mut link, inner.damaged(), limit))
     }
 
-    async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
+    async fn sweep(
+        &self,
+        retention: &Retention,
+        led: Option<Leadership>,
+        now: Now,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
         let retention = *retention;
-        with_link!(self, |inner, link| link.sweep(&retention, now, limit))
+        with_link!(self, |inner, link| link.sweep(&retention, led, now, limit))
     }
 }
 
@@ -218,8 +225,14 @@ impl<D: Dialect> Claims for RowStore<D> {
         with_link!(self, |inner, link| sessions::adopt(&mut link, session, &attempts, now))
     }
 
-    async fn release(&self, session: SessionId, attempt: AttemptId, _now: Now) -> Result<(), StoreError> {
-        with_link!(self, |inner, link| send(&mut link, D::release(session, attempt)))
+    async fn release(
+        &self,
+        session: SessionId,
+        attempt: AttemptId,
+        led: Option<Leadership>,
+        _now: Now,
+    ) -> Result<(), StoreError> {
+        with_link!(self, |inner, link| send(&mut link, D::release(session, attempt, led)))
     }
 
     async fn renew(&self, renewals: Vec<SessionRenewal>, now: Now) -> Result<(), StoreError> {
@@ -334,57 +347,17 @@ impl<D: Dialect> Queries for RowStore<D> {
 }
 
 #[async_trait]
-impl<D: Dialect> Members for RowStore<D> {
-    async fn register(&self, server: ServerState) -> Result<(), StoreError> {
-        with_link!(self, |inner, link| servers::register(&mut link, &server))
-    }
-
-    async fn servers(&self) -> Result<Vec<ServerState>, StoreError> {
-        with_link!(self, |inner, link| servers::servers(&mut link))
-    }
-
-    async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        with_link!(self, |inner, link| send(&mut link, D::leave(server)))
-    }
-
-    async fn lease(
-        &self,
-        service: Service,
-        server: ServerId,
-        length: Millis,
-        now: Now,
-    ) -> Result<ServiceLease, StoreError> {
-        with_link!(self, |inner, link| servers::lease(&mut link, service, server, length, now))
-    }
-}
-
-#[async_trait]
-impl<D: Dialect> Cluster for RowStore<D> {
-    fn connected(&self) -> u64 {
-        self.inner.database.connected()
-    }
-
-    fn round_trips(&self) -> Option<u64> {
-        Some(self.inner.database.trips())
-    }
-
-    async fn news(&self) {
-        self.news.next().await;
-    }
-
-    async fn time(&self) -> Result<Option<Timestamp>, StoreError> {
-        with_link!(self, |inner, link| servers::time(&mut link))
-    }
-}
-
-#[async_trait]
 impl<D: Dialect> EnqueuedTasks for RowStore<D> {
     async fn waiting(&self, limit: usize, after: u64) -> Result<Vec<Enqueued>, StoreError> {
         with_link!(self, |inner, link| enqueued::waiting(&mut link, limit, after))
     }
 
-    async fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> Result<usize, StoreError> {
-        with_link!(self, |inner, link| link.settle(&settled))
+    async fn settle(
+        &self,
+        settled: Vec<(TaskId, Settlement)>,
+        led: Option<Leadership>,
+    ) -> Result<usize, StoreError> {
+        with_link!(self, |inner, link| link.settle(&settled, led))
     }
 
     async fn standing(&self, id: TaskId) -> Result<Option<Standing>, StoreError> {

@@ -6,7 +6,7 @@
 //! be rolled back. Where events are published, a task stays until all of its events were.
 
 use windlass_core::Millis;
-use windlass_store::{Now, Retention};
+use windlass_store::{Leadership, Now, Retention};
 
 use super::{Fault, Link};
 
@@ -20,10 +20,12 @@ pub(crate) fn until(now: Now, kept: Millis) -> i64 {
 
 /// Deleting, which each product does its own way.
 pub(crate) trait SweepSql: Link {
-    /// Deletes at most `limit` rows of what is kept too long, tasks counted as one each. Returns how many.
+    /// Deletes at most `limit` rows of what is kept too long, tasks counted as one each. Returns how many. Each transaction
+    /// checks `led`.
     fn sweep(
         &mut self,
         retention: &Retention,
+        led: Option<Leadership>,
         now: Now,
         limit: usize,
     ) -> impl Future<Output = Result<u64, Fault>> + Send;

@@ -112,6 +112,7 @@ impl From<StoreError> for Fault {
             StoreError::Damaged(message) => Self { kind: FaultKind::Damaged, message },
             // Said of databases that servers share; no file says it.
             StoreError::Outgrown(message) => Self { kind: FaultKind::Unavailable, message },
+            StoreError::LeaseLost => Self { kind: FaultKind::Unavailable, message: error.to_string() },
         }
     }
 }

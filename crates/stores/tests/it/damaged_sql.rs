@@ -202,7 +202,7 @@ fn claimed(store: &dyn Store) -> Vec<AttemptId> {
 }
 
 fn release(store: &dyn Store, id: AttemptId) {
-    block_on(store.release(SESSION, id, now(10_000))).unwrap();
+    block_on(store.release(SESSION, id, None, now(10_000))).unwrap();
 }
 
 pub(crate) fn a_damaged_limit_closes_its_queue(bench: &Bench<'_>) {

@@ -2,8 +2,8 @@
 //! tables of before get there.
 
 use windlass_conformance::block_on;
-use windlass_core::TaskId;
-use windlass_store::{Enqueued, Settlement, Store};
+use windlass_core::{Millis, TaskId, Timestamp};
+use windlass_store::{Enqueued, Now, ServerId, Service, Settlement, Store, StoreError};
 
 /// A database as it is asked.
 pub(crate) struct Shop<'d> {
@@ -23,7 +23,7 @@ impl Shop<'_> {
     }
 
     fn settle(&self, settled: Vec<(TaskId, Settlement)>) -> usize {
-        block_on(self.store.enqueued().unwrap().settle(settled)).unwrap()
+        block_on(self.store.enqueued().unwrap().settle(settled, None)).unwrap()
     }
 
     /// What waits is told in its order until it is settled, and never again.
@@ -68,6 +68,29 @@ impl Shop<'_> {
         assert_eq!(stand(3), "2", "the day begins when it is known which task stands for it");
         age("stood_for_at");
         assert_eq!(stand(1), "1", "a day is over for the others");
+    }
+
+    /// Only the server that leads this service settles anything.
+    pub(crate) fn is_settled_by_its_leader(&self) {
+        self.enqueue(0);
+        let (service, length) = (Service::Enqueuing, Millis(1_000));
+        let lease = |server, mono| {
+            let now = Now { wall: Timestamp(0), mono: Millis(mono) };
+            let lease = block_on(self.store.lease(service, ServerId(server), length, now)).unwrap();
+            assert_eq!(lease.holder, ServerId(server));
+            Some(lease.leadership(service))
+        };
+        let id = self.waiting(1)[0].id;
+        let settle =
+            |settlement, led| block_on(self.store.enqueued().unwrap().settle(vec![(id, settlement)], led));
+        let (one, other) = (lease(1, 0), lease(2, 1_000));
+        let each = [Settlement::Accepted, Settlement::Refused("no".into()), Settlement::StandsFor(TaskId(1))];
+        for settlement in each {
+            assert_eq!(settle(settlement, one), Err(StoreError::LeaseLost));
+            assert_eq!(self.waiting(1).len(), 1);
+        }
+        assert_eq!(settle(Settlement::Accepted, other), Ok(1));
+        assert!(self.waiting(1).is_empty());
     }
 
     /// No more is read at once than fits in memory well; `submit` enqueues what is nearly 2 MiB.

@@ -22,6 +22,8 @@ mod enqueued;
 mod failure;
 #[cfg(feature = "sqlite")]
 mod fixture;
+#[cfg(all(feature = "sqlite", any(feature = "mysql", feature = "postgres")))]
+mod leading;
 #[cfg(feature = "sqlite")]
 mod listing;
 #[cfg(feature = "sqlite")]

@@ -26,7 +26,7 @@ impl QueuePublisher {
         self.compare(now).await?;
         let never_sent = self.state().offers.never_sent(usize::MAX);
         for id in never_sent {
-            self.engine.store.release(self.session, id, now).await?;
+            self.engine.store.release(self.session, id, None, now).await?;
         }
         self.renew_for(Millis(0), now).await
     }

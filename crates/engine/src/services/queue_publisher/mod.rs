@@ -227,7 +227,7 @@ impl QueuePublisher {
                 self.state().offers.note_version(id, task.map(|loaded| loaded.task.state.events));
                 continue;
             }
-            self.engine.store.release(self.session, id, now).await?;
+            self.engine.store.release(self.session, id, None, now).await?;
             self.state().offers.remove(&id);
             self.engine.timers.set();
         }
@@ -290,7 +290,7 @@ impl QueuePublisher {
         let never_sent =
             if self.trouble.is_long(now) { self.state().offers.never_sent(RELEASES_MAX) } else { Vec::new() };
         for id in &never_sent {
-            self.engine.store.release(self.session, *id, now).await?;
+            self.engine.store.release(self.session, *id, None, now).await?;
             self.state().offers.remove(id);
         }
         if !never_sent.is_empty() {

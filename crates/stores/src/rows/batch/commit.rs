@@ -11,7 +11,7 @@ use std::{
 };
 
 use windlass_core::Name;
-use windlass_store::{Ask, Change, Claimed, Leave, Now, Outcome, Quarantine, StoreError};
+use windlass_store::{Ask, Change, Claimed, Leadership, Leave, Now, Outcome, Quarantine, StoreError};
 
 use crate::rows::{
     Database as _, Fault, Flows, Found, Keys, Writes,
@@ -71,6 +71,8 @@ pub(crate) struct Write<'w> {
     /// The transaction is not open yet.
     pub(crate) begins: bool,
     pub(crate) writes: &'w Writes,
+    /// The lease that must still stand when it commits.
+    pub(crate) led: Option<Leadership>,
     /// Queues that are not known to be written down as used.
     pub(crate) new_queues: &'w BTreeSet<Name>,
     /// Attempts to claim behind the writes.
@@ -114,6 +116,7 @@ impl<D: CommitSql> Committer<D> {
         database: &Arc<D::Database>,
         flows: &Flows,
         changes: &[Change],
+        led: Option<Leadership>,
         asked: &Asked,
     ) -> Result<(Vec<Outcome>, Granted), StoreError> {
         let keys = Keys::of(changes);
@@ -126,7 +129,7 @@ impl<D: CommitSql> Committer<D> {
             tries += 1;
             let claims = D::COMMITS_CLAIM && tries == 1 && !asked.asks.is_empty();
             let asked = if claims { asked } else { &nothing };
-            let fault = match self.attempt(database, flows, changes, asked, &keys, careful).await {
+            let fault = match self.attempt(database, flows, (changes, led), asked, &keys, careful).await {
                 Ok(Try::Done(outcomes, granted)) => {
                     return Ok((outcomes, if claims { granted } else { none }));
                 }
@@ -164,7 +167,7 @@ impl<D: CommitSql> Committer<D> {
         &self,
         database: &Arc<D::Database>,
         flows: &Flows,
-        changes: &[Change],
+        (changes, led): (&[Change], Option<Leadership>),
         asked: &Asked,
         keys: &Keys,
         careful: bool,
@@ -185,7 +188,7 @@ impl<D: CommitSql> Committer<D> {
         let trace = link.trace(keys, &transaction)?;
         let new_queues = self.new_queues(&decided.writes);
         let (writes, quarantine) = (&decided.writes, &flows.quarantine);
-        let write = Write { begins, writes, new_queues: &new_queues, asked, quarantine };
+        let write = Write { begins, writes, led, new_queues: &new_queues, asked, quarantine };
         match link.write(&self.memory, &trace, write).await {
             Ok(granted) => {
                 if !new_queues.is_empty() {

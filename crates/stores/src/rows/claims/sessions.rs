@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_store::{
-    Adoption, AttemptId, Claimed, Now, SessionId, SessionRenewal, SessionState, WorkerState,
+    Adoption, AttemptId, Claimed, Leadership, Now, SessionId, SessionRenewal, SessionState, WorkerState,
 };
 
 use crate::rows::{
@@ -74,7 +74,7 @@ pub(crate) trait SessionSql: Link {
     fn adopt(session: SessionId, adopted: &[Adopted], now: Now) -> Self::Script<'static>;
 
     /// Gives a claim back, with what counts of it under limits.
-    fn release(session: SessionId, attempt: AttemptId) -> Self::Script<'static>;
+    fn release(session: SessionId, attempt: AttemptId, led: Option<Leadership>) -> Self::Script<'static>;
 }
 
 /// Renews sessions.

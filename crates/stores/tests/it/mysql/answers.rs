@@ -139,7 +139,7 @@ fn call(store: &MySqlStore, flow: &Arc<Flow>, seed: u64, next: &AtomicU64, stop:
             }
             7 => {
                 if let Some(claimed) = has.pop() {
-                    let answer = perhaps_drop(&mut dice, store.release(SESSION, claimed.id, NOW));
+                    let answer = perhaps_drop(&mut dice, store.release(SESSION, claimed.id, None, NOW));
                     seen.note(answer);
                 }
             }

@@ -10,6 +10,8 @@ mod enqueued;
 // Its tasks are made by what the tests of SQLite are made by.
 #[cfg(feature = "sqlite")]
 mod faults;
+#[cfg(feature = "sqlite")]
+mod leading;
 mod opening;
 #[cfg(feature = "sqlite")]
 mod snapshot;

@@ -16,6 +16,14 @@ fn it_waits_until_it_is_settled() {
 }
 
 #[test]
+fn they_are_settled_by_the_server_that_leads_this_service() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let ask = |statement: &str| database.ask(statement).unwrap();
+    Shop { store: &*store, ask: &ask, submit: &submit }.is_settled_by_its_leader();
+}
+
+#[test]
 fn large_ones_come_in_parts() {
     let Some(database) = database() else { return };
     let store = open(&database.url()).unwrap();

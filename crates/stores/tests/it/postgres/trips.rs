@@ -11,7 +11,7 @@ use crate::disturbed::{NOW, SESSION, add_flow, claim_request, id, line, new_task
 fn commit_and_claim(store: &PostgresStore, changes: Vec<Change>, free: u32) -> (Vec<Claimed>, u64) {
     let before = store.round_trips().unwrap();
     let ask = Ask { session: SESSION, claim_request: claim_request(free).remove(0) };
-    let answers = block_on(store.commit_and_claim(changes, &[ask], &Leave::default(), NOW)).unwrap();
+    let answers = block_on(store.commit_and_claim(changes, &[ask], &Leave::default(), None, NOW)).unwrap();
     assert!(answers.0.iter().all(|outcome| *outcome == Outcome::Committed));
     let claimed = answers.1.into_iter().map(|claimed| claimed.expect("nothing rules the queue"));
     (claimed.flatten().collect(), store.round_trips().unwrap() - before)

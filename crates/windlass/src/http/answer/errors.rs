@@ -158,6 +158,14 @@ impl From<StoreError> for Refused {
                 format!("this server is too old for its store and ends ({why}): ask another one"),
             )
             .temporary(),
+            // Only services of this server write under a lease, so no call gets this.
+            StoreError::LeaseLost => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "store-unavailable",
+                "The store is not available",
+                format!("{error}: nothing was changed; try again"),
+            )
+            .temporary(),
             StoreError::Damaged(why) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "store-damaged",
@@ -218,6 +226,7 @@ mod tests {
             (EngineError::Store(StoreError::Full(why())), 507, "store-full", false),
             (EngineError::Store(StoreError::Unavailable(why())), 503, "store-unavailable", true),
             (EngineError::Store(StoreError::Outgrown(why())), 503, "store-unavailable", true),
+            (EngineError::Store(StoreError::LeaseLost), 503, "store-unavailable", true),
             (EngineError::Store(StoreError::Damaged(why())), 500, "store-damaged", false),
         ];
         for (error, status, name, is_temporary) in cases {

@@ -1,0 +1,34 @@
+//! What the leader of a service writes in PostgreSQL.
+
+use super::{database, open, wait};
+use crate::{
+    leading::{Shared, fences_never_fall},
+    snapshot::fill,
+};
+
+const SLEEP: &str = "select pg_sleep(1)";
+const ASLEEP: &str = "select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event = 'PgSleep'";
+
+#[test]
+fn a_takeover_of_a_lease_is_waited_for() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let ask = |statement: &str| database.ask(statement).unwrap();
+    Shared { store: &*store, ask: &ask, sleep: SLEEP, asleep: ASLEEP }.a_takeover_is_waited_for();
+}
+
+#[test]
+fn checking_a_lease_takes_no_round_trip() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let ask = |statement: &str| database.ask(statement).unwrap();
+    Shared { store: &*store, ask: &ask, sleep: SLEEP, asleep: ASLEEP }.a_check_takes_no_trip();
+}
+
+#[test]
+fn fences_never_fall_over_restarts_and_imports() {
+    let Some((into, from)) = database().zip(database()) else { return };
+    fill(&*open(&from.url()).unwrap());
+    wait(fences_never_fall(into.url(), from.url()));
+}
