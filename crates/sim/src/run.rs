@@ -15,7 +15,7 @@ use crate::{
 const RAGE_STEPS: std::ops::RangeInclusive<u64> = 500..=6000;
 
 /// How long tasks may take to end once the world is calm, in events and in milliseconds.
-const CALM_STEPS_MAX: u64 = 400_000;
+const CALM_STEPS_MAX: u64 = 1_200_000;
 const CALM_MS_MAX: u64 = 3_600_000;
 
 /// How much longer that may take with slow commits, and how long messages may then be in transit, in
