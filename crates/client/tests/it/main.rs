@@ -4,6 +4,8 @@
 
 mod client;
 mod exchange_server;
+#[cfg(feature = "coordinators")]
+mod leader;
 mod pages;
 #[cfg(feature = "brokers")]
 mod queues;
