@@ -93,7 +93,6 @@
 
 mod client;
 mod error;
-#[cfg(feature = "coordinators")]
 mod leader;
 mod pacing;
 mod worker;
@@ -102,7 +101,8 @@ pub mod workflow;
 pub use client::{Client, EventStream, LogStream, TaskFilter};
 pub use error::Error;
 #[cfg(feature = "coordinators")]
-pub use leader::{Leader, Term};
+pub use leader::Leader;
+pub use leader::Term;
 pub use windlass_api as api;
 #[cfg(feature = "brokers")]
 pub use windlass_brokers as brokers;

@@ -15,6 +15,10 @@ use crate::pacing::Pacing;
 /// The longest pause between a renewal that failed and the next one.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The part of the time until leadership is at risk after which the next renewal is sent, so that several may
+/// fail.
+const RENEWAL_PART: u32 = 3;
+
 /// Renews until the end, which it reports to `states`.
 pub(super) async fn keep(leadership: Arc<dyn Leadership>, campaign: Campaign, states: watch::Sender<State>) {
     tokio::select! {
@@ -51,8 +55,8 @@ async fn renew(leadership: &dyn Leadership, campaign: &Campaign, states: &watch:
     }
 }
 
-/// The pause before the next renewal: shorter than usual where little time is left.
+/// The pause before the next renewal: shorter than usual where a renewal gives little time.
 fn soon(every: Duration, states: &watch::Sender<State>) -> Duration {
     let left = states.borrow().stops_at.saturating_duration_since(Instant::now());
-    every.min(left / 2)
+    every.min(left / RENEWAL_PART)
 }

@@ -4,8 +4,11 @@ use std::{fmt, time::Instant};
 
 use tokio::{sync::watch, time::sleep_until};
 
-/// One leadership, as others than its owner see it: cheap to clone. It keeps nothing alive: when the
-/// [`Leader`](crate::Leader) is dropped, the term is lost.
+/// The part of the time between the risk and the loss that is left for what is killed to end: 1 in 5.
+const MARGIN_PART: u32 = 5;
+
+/// One leadership, as others than its owner see it: cheap to clone. It keeps nothing alive: when its `Leader`
+/// is dropped, the term is lost.
 #[derive(Clone)]
 pub struct Term {
     fence: u64,
@@ -74,6 +77,21 @@ impl Term {
         self.states.borrow().stops_at
     }
 
+    /// When what still runs must be killed or dropped, so that it has surely ended when leadership is lost:
+    /// between [`at_risk_at`](Self::at_risk_at) and [`acts_until`](Self::acts_until). In the past once the end
+    /// is known.
+    #[must_use]
+    pub fn ends_work_at(&self) -> Instant {
+        let state = *self.states.borrow();
+        state.acts_until - state.acts_until.saturating_duration_since(state.stops_at) / MARGIN_PART
+    }
+
+    /// Whether no renewal has succeeded by [`at_risk_at`](Self::at_risk_at), or leadership is lost.
+    #[must_use]
+    pub fn is_at_risk(&self) -> bool {
+        self.is_lost() || Instant::now() >= self.at_risk_at()
+    }
+
     /// Whether leadership is lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -88,7 +106,7 @@ impl Term {
     }
 
     /// Waits until leadership is lost: the coordinator says so, its time is over without a renewal, or its
-    /// [`Leader`](crate::Leader) resigned or was dropped. Nothing may act any more.
+    /// `Leader` resigned or was dropped. Nothing may act any more.
     pub async fn lost(&self) {
         self.wait(|state| state.acts_until).await;
     }

@@ -11,5 +11,7 @@ mod pages;
 mod queues;
 mod support;
 mod worker_drain;
+#[cfg(feature = "coordinators")]
+mod worker_exclusive;
 mod worker_loss;
 mod worker_runs;
