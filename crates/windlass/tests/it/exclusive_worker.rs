@@ -53,7 +53,7 @@ impl Stage {
         }
     }
 
-    /// Waits until so many tasks have succeeded.
+    /// Waits until this number of tasks has succeeded.
     fn done(&self, count: usize) {
         until_within(PATIENCE, "all tasks succeed", || {
             let counts = self.site.json(&["task", "list", "--status", "succeeded", "--count"]);
