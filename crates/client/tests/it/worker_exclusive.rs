@@ -127,9 +127,11 @@ async fn a_drained_worker_resigns_after_its_attempts_have_ended() {
     let url = format!("etcd://127.0.0.1:{}", etcd.port());
     let server = ExchangeServer::start();
     let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (first, last) = (begun.clone(), ended.clone());
-    let slow = handler(move |_| {
+    let term = Arc::new(Mutex::new(None::<Term>));
+    let (first, last, seen) = (begun.clone(), ended.clone(), term.clone());
+    let slow = handler(move |job| {
         let (first, last) = (first.clone(), last.clone());
+        *seen.lock().unwrap() = job.term().cloned();
         async move {
             first.fetch_add(1, Ordering::SeqCst);
             sleep(Duration::from_millis(800)).await;
@@ -149,6 +151,8 @@ async fn a_drained_worker_resigns_after_its_attempts_have_ended() {
     worker.shut_down();
     let second = timeout(PATIENCE, Leader::campaign(&*coordinator, &campaign)).await.unwrap().unwrap();
     assert_eq!(ended.load(Ordering::SeqCst), 2, "nobody leads before its attempts have ended");
+    let term = term.lock().unwrap().clone().expect("it ran under a leadership");
+    assert!(Instant::now() < term.acts_until(), "it resigned: nobody waited for the end of its lease");
     eprintln!("the next one is elected {:.2} s after the drain began", drained.elapsed().as_secs_f64());
     worker.ended().await.unwrap();
     second.resign().await.unwrap();

@@ -75,6 +75,8 @@ fn a_command_that_ends_gives_its_exit_code_and_the_next_one_leads_at_once() {
                       sleep 600 & read line; exit 7";
         let mut first = candidate(&kind.url(), "team/ends", &ledger, script, &[]);
         assert_eq!(first.code(), Some(7), "its input is empty, and what it leaves behind is killed");
+        let nobody = run(&["leader", "team/ends", "--coordinator", &kind.url()]);
+        assert_eq!(nobody.status.code(), Some(3), "it has resigned: {nobody:?}");
         let fence = first_fence(&ledger);
         let ended = Instant::now();
         let _second = candidate(&kind.url(), "team/ends", &ledger, ACTS, &[]);
