@@ -63,8 +63,10 @@ impl Stage {
 
     /// The number of the worker that leads.
     fn leads(&self, url: &str) -> usize {
-        let output = run(&["leader", &self.name, "--coordinator", url, "-o", "json"]);
-        let leader: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let leader: serde_json::Value = until_within(PATIENCE, "the leader is shown", || {
+            let output = run(&["leader", &self.name, "--coordinator", url, "-o", "json"]);
+            serde_json::from_slice(&output.stdout).ok()
+        });
         leader["id"].as_str().unwrap().trim_start_matches("worker-").parse().unwrap()
     }
 }
