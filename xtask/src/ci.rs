@@ -30,7 +30,12 @@ const PARTS: &[Part] = &[
     }),
     ("without default features", |workspace| {
         clippy(workspace, &["--package", "windlass-stores", "--no-default-features"])?;
-        clippy(workspace, &["--package", "windlass", "--no-default-features"])
+        clippy(workspace, &["--package", "windlass", "--no-default-features"])?;
+        // A part that only other products use is unused without them.
+        for product in ["consul", "etcd", "zookeeper"] {
+            clippy(workspace, &["--package", "windlass-coordinators", "--features", product])?;
+        }
+        clippy(workspace, &["--package", "windlass-client", "--features", "coordinators"])
     }),
     // With private items: the pages are for those who work on it, and modules link to their parts.
     ("documentation", |workspace| {

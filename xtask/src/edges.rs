@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! store ─▶ core   engine ─▶ store, core, brokers   stores ─▶ store, core   sim ─▶ engine, store, brokers, core
-//! client ─▶ api, brokers   windlass ─▶ the others
+//! client ─▶ api, brokers, coordinators   windlass ─▶ the others
 //! ```
 //!
 //! Tests may use `testkit`, which uses nothing of ours, and `conformance`, which uses `store` and `core`.
@@ -36,7 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["windlass-engine", "windlass-store", "windlass-brokers", "windlass-core", "windlass-conformance"],
     ),
     ("windlass-powercut", &["windlass-stores", "windlass-store", "windlass-core", "windlass-conformance"]),
-    ("windlass-client", &["windlass-api", "windlass-brokers", "windlass-testkit"]),
+    ("windlass-client", &["windlass-api", "windlass-brokers", "windlass-coordinators", "windlass-testkit"]),
     (
         "windlass",
         &[
@@ -46,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-stores",
             "windlass-api",
             "windlass-brokers",
+            "windlass-coordinators",
             "windlass-client",
             "windlass-testkit",
         ],

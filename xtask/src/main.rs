@@ -75,6 +75,9 @@ enum Chore {
         /// `broker-kill`, `broker-wipe` and `broker-server-kill` on this broker only
         #[arg(long, value_enum)]
         broker: Option<drill::Broker>,
+        /// `leader-kill` on this coordinator only
+        #[arg(long, value_enum)]
+        coordinator: Option<drill::Coordinator>,
     },
     /// Run every drill in its long form, then the simulator for an hour
     Soak(soak::SoakArgs),
@@ -105,9 +108,9 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Instructions { bless: true } => instructions::bless(&workspace),
         Chore::Instructions { bless: false } => instructions::check(&workspace)?.into_result(),
         Chore::Sim { arguments } => sim::run(&workspace, &arguments),
-        Chore::Drill { name, long, store, broker } => {
+        Chore::Drill { name, long, store, broker, coordinator } => {
             let length = if long { drill::Length::Long } else { drill::Length::Short };
-            drill::run_on(&workspace, &name, length, drill::On { database: store, broker })
+            drill::run_on(&workspace, &name, length, drill::On { database: store, broker, coordinator })
         }
         Chore::Soak(args) => soak::run(&workspace, &args),
         Chore::DrillHand(args) => drill::run_hand(&args),

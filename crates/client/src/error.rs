@@ -40,6 +40,14 @@ pub enum Error {
         /// Its reason.
         reason: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The coordinator refused permanently.
+    #[error("the coordinator {coordinator}: {reason}")]
+    Coordinator {
+        /// The name of the coordinator.
+        coordinator: String,
+        /// Its reason.
+        reason: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The input of the program is invalid; nothing was sent.
     #[error("{0}")]
     Invalid(String),
@@ -61,7 +69,9 @@ impl Error {
         match self {
             Self::Unreachable { .. } => true,
             Self::Refused(problem) => problem.status >= 500 || matches!(problem.status, 408 | 425 | 429),
-            Self::Malformed { .. } | Self::Broker { .. } | Self::Invalid(_) => false,
+            Self::Malformed { .. } | Self::Broker { .. } | Self::Coordinator { .. } | Self::Invalid(_) => {
+                false
+            }
         }
     }
 }

@@ -74,6 +74,11 @@
 //! module. With a server as well, the worker asks the server before it runs a step, and sends its results
 //! there: `WorkerBuilder::over`. Without a server it sends its results to a queue: `Worker::one_way`.
 //!
+//! # One at a time
+//!
+//! With the feature `coordinators` a program can be elected the only leader of a name, under Consul, etcd or
+//! ZooKeeper: `Leader`. A worker with `WorkerBuilder::exclusive` works only while it leads.
+//!
 //! # What a worker can rely on
 //!
 //! - A worker runs an attempt once. If it goes silent, another worker runs the attempt again. So external
@@ -88,13 +93,19 @@
 
 mod client;
 mod error;
+mod leader;
 mod pacing;
 mod worker;
 pub mod workflow;
 
 pub use client::{Client, EventStream, LogStream, TaskFilter};
 pub use error::Error;
+#[cfg(feature = "coordinators")]
+pub use leader::Leader;
+pub use leader::Term;
 pub use windlass_api as api;
 #[cfg(feature = "brokers")]
 pub use windlass_brokers as brokers;
+#[cfg(feature = "coordinators")]
+pub use windlass_coordinators as coordinators;
 pub use worker::{Failure, Handler, Job, Outcome, Worker, WorkerBuilder};

@@ -73,6 +73,7 @@ fn worker(server: String, modules_dir: PathBuf) -> WorkerOptions {
         modules_dir,
         only_modules: Vec::new(),
         concurrency: None,
+        exclusive: None,
         name: Some("dev".to_owned()),
     }
 }

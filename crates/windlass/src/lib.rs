@@ -12,6 +12,7 @@ mod dev;
 mod doctor;
 pub mod flowfile;
 pub mod http;
+mod lead;
 mod loops;
 #[doc(hidden)]
 pub mod malformed;

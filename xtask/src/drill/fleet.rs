@@ -194,17 +194,29 @@ impl Fleet {
         concurrency: usize,
         arguments: &[&str],
     ) -> Result<()> {
+        self.launch_worker(name, concurrency, "warn", arguments)?;
+        self.wait_until_connected(name, 1).await
+    }
+
+    /// The same without waiting: it may have nothing to do at the server yet.
+    pub(super) fn launch_worker(
+        &mut self,
+        name: &str,
+        concurrency: usize,
+        log: &str,
+        arguments: &[&str],
+    ) -> Result<()> {
         let worker = Command::new(&self.program)
             .args(["worker", "--server", &self.address()])
             .args(["--modules", &self.dir.path().join("modules").display().to_string()])
             .args(["--name", name, "--concurrency", &concurrency.to_string()])
             .args(arguments)
-            .env("WINDLASS_LOG", "warn")
+            .env("WINDLASS_LOG", log)
             .kill_on_drop(true)
             .spawn()
             .context("cannot start a worker")?;
         self.workers.push((name.to_owned(), worker));
-        self.wait_until_connected(name, 1).await
+        Ok(())
     }
 
     /// Starts a worker that knows a broker alone, and no server.
@@ -273,6 +285,14 @@ impl Fleet {
             Some((_, worker)) => send(worker, signal),
             None => bail!("no worker is called {name}"),
         }
+    }
+
+    /// Waits until the worker of that name has ended, and forgets it.
+    pub(super) async fn reap_worker(&mut self, name: &str) -> Result<()> {
+        let index = self.workers.iter().position(|(known, _)| known == name);
+        let (_, mut worker) = self.workers.remove(index.context("no worker has that name")?);
+        time::timeout(PATIENCE, worker.wait()).await.context("a worker does not end")??;
+        Ok(())
     }
 
     /// The names of workers that have ended; they are forgotten.

@@ -15,6 +15,7 @@ mod disk_full;
 mod fleet;
 mod hand;
 mod herd;
+mod leader_kill;
 mod ledger;
 mod poison;
 mod power_cut;
@@ -28,6 +29,7 @@ mod worker_kill;
 
 pub(crate) use brokers::Broker;
 pub(crate) use hand::{HandArgs, run as run_hand};
+pub(crate) use leader_kill::Coordinator;
 pub(crate) use servers::Database;
 
 use anyhow::{Result, bail, ensure};
@@ -53,7 +55,7 @@ impl Length {
 }
 
 /// The names of all drills.
-pub(crate) fn names() -> [&'static str; 19] {
+pub(crate) fn names() -> [&'static str; 20] {
     [
         "worker-kill",
         "server-kill",
@@ -74,6 +76,7 @@ pub(crate) fn names() -> [&'static str; 19] {
         "broker-kill",
         "broker-wipe",
         "broker-server-kill",
+        "leader-kill",
     ]
 }
 
@@ -90,11 +93,13 @@ pub(crate) struct On {
     pub(crate) database: Option<Database>,
     /// One broker.
     pub(crate) broker: Option<Broker>,
+    /// One coordinator.
+    pub(crate) coordinator: Option<Coordinator>,
 }
 
 /// The same on one product, where the drill is about products.
 pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) -> Result<()> {
-    let On { database, broker } = on;
+    let On { database, broker, coordinator } = on;
     ensure!(
         database.is_none() || ["servers", "balancer", "database-away"].contains(&name),
         "only the drills \"servers\", \"balancer\" and \"database-away\" have a database"
@@ -102,6 +107,10 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
     ensure!(
         broker.is_none() || name.starts_with("broker-"),
         "only the drills whose names begin with \"broker-\" have a broker"
+    );
+    ensure!(
+        coordinator.is_none() || name == "leader-kill",
+        "only the drill \"leader-kill\" has a coordinator"
     );
     if name == "power-cut" {
         return power_cut::run(workspace, length);
@@ -128,6 +137,7 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
             "broker-kill" => brokers::run(&program, length, broker, Accident::Kill).await,
             "broker-wipe" => brokers::run(&program, length, broker, Accident::Wipe).await,
             "broker-server-kill" => brokers::run(&program, length, broker, Accident::Server).await,
+            "leader-kill" => leader_kill::run(&program, length, coordinator).await,
             _ => bail!("there is no drill {name:?}: there are {}", names().join(", ")),
         }
     })

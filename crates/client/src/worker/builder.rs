@@ -19,6 +19,8 @@ pub struct WorkerBuilder {
     pub(super) work: Work,
     settings: Settings,
     registry: Registry,
+    #[cfg(feature = "coordinators")]
+    pub(super) exclusive: Option<super::exclusive::Exclusive>,
     /// The first mistake.
     mistake: Option<Error>,
 }
@@ -40,7 +42,14 @@ impl WorkerBuilder {
             lease: None,
             drain_timeout: DRAIN_TIMEOUT,
         };
-        Self { work, settings, registry: Registry::default(), mistake: None }
+        Self {
+            work,
+            settings,
+            registry: Registry::default(),
+            #[cfg(feature = "coordinators")]
+            exclusive: None,
+            mistake: None,
+        }
     }
 
     /// Its name in lists and logs; default: the host's name with the process id.
@@ -110,7 +119,7 @@ impl WorkerBuilder {
     /// # Errors
     /// [`Error::Invalid`] with the first mistake: no module, an invalid name, two handlers for the same
     /// command, a concurrency of 0, a lease outside of the server's limits, a queue that the broker does not
-    /// support.
+    /// support, a campaign that the coordinator does not support.
     pub fn build(self) -> Result<Worker, Error> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
@@ -127,7 +136,17 @@ impl WorkerBuilder {
         }
         #[cfg(feature = "brokers")]
         super::queues::check(&self.work, &self.registry)?;
-        Ok(Worker { work: self.work, settings: self.settings, registry: self.registry })
+        #[cfg(feature = "coordinators")]
+        if let Some(exclusive) = &self.exclusive {
+            exclusive.check()?;
+        }
+        Ok(Worker {
+            work: self.work,
+            settings: self.settings,
+            registry: Arc::new(self.registry),
+            #[cfg(feature = "coordinators")]
+            exclusive: self.exclusive,
+        })
     }
 
     pub(super) fn note(mut self, added: Result<(), Error>) -> Self {

@@ -36,6 +36,12 @@ impl Drain {
         Self { stop_at: Some(stop_at), leave_at, asked: false, heard_at: None }
     }
 
+    /// The attempts were stopped, and are dropped at `drop_at`: the worker exits soon after.
+    pub(super) fn hurry(&mut self, drop_at: Instant) {
+        self.stop_at = None;
+        self.leave_at = self.leave_at.min(drop_at + LAST_CALLS_TIMEOUT);
+    }
+
     /// Whether to ask the server now for no more attempts. True once.
     pub(super) fn asks(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)

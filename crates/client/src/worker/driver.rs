@@ -1,11 +1,13 @@
 //! The worker's loop: handles the input from the server, the feed, the jobs and the clock, one at a time.
 //! Only the loop and [`Link`], which makes the calls, do input and output.
 
+mod leadership;
 mod taking;
 
 use std::{
     future::Future,
     pin::{Pin, pin},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -30,7 +32,7 @@ use super::{
     registry::Registry,
     report::{self, Stop},
 };
-use crate::Error;
+use crate::{Error, Term};
 
 /// The most messages of jobs handled in one turn.
 const WORDS_MAX: usize = 1024;
@@ -42,7 +44,7 @@ const FAR: Duration = Duration::from_secs(24 * 3600);
 /// the claimed attempts ([`Ledger`]), the running handlers ([`Jobs`]) and the unsent reports ([`Outbox`]).
 pub(super) struct Driver {
     settings: Settings,
-    registry: Registry,
+    registry: Arc<Registry>,
     link: Link,
     /// The source of attempts other than the server; with it, the server sends none itself.
     feed: Option<Box<dyn Feed>>,
@@ -51,24 +53,30 @@ pub(super) struct Driver {
     jobs: Jobs,
     inbox: UnboundedReceiver<Word>,
     drain: Option<Drain>,
+    /// The leadership without which the worker must not work; none = it needs none.
+    term: Option<Term>,
+}
+
+/// Where reports go, and where attempts come from.
+pub(super) struct Ends {
+    pub(super) counterpart: Box<dyn Counterpart>,
+    /// None = the server itself sends them.
+    pub(super) feed: Option<Box<dyn Feed>>,
 }
 
 impl Driver {
-    pub(super) fn new(
-        settings: Settings,
-        registry: Registry,
-        counterpart: Box<dyn Counterpart>,
-        feed: Option<Box<dyn Feed>>,
-    ) -> Self {
+    pub(super) fn new(settings: Settings, registry: Arc<Registry>, ends: Ends, term: Option<Term>) -> Self {
         let (words, inbox) = unbounded_channel();
+        let Ends { counterpart, feed } = ends;
         Self {
             link: Link::new(counterpart),
             feed,
             ledger: Ledger::new(settings.concurrency),
             outbox: Outbox::default(),
-            jobs: Jobs::new(words),
+            jobs: Jobs::new(words, term.clone()),
             inbox,
             drain: None,
+            term,
             settings,
             registry,
         }
@@ -85,6 +93,8 @@ impl Driver {
         let mut words = Vec::new();
         loop {
             let now = Instant::now();
+            // First: a process that was stopped for some time must not start anything.
+            self.mind_leadership(now);
             self.do_what_is_due(now);
             self.start_jobs(now);
             self.make_calls(now);
@@ -101,6 +111,7 @@ impl Driver {
                 Some(returned) = self.link.returned() => self.take_answer(returned)?,
                 attempts = taking::arrived(&mut self.feed) => self.take_up(attempts),
                 () = alarm.as_mut() => {}
+                () = leadership::at_risk(self.term.as_ref()) => {}
                 () = shutdown.as_mut(), if self.drain.is_none() => self.begin_drain(),
                 () = stop.as_mut() => {
                     warn!(attempts = self.ledger.len(), "stopped at once; other workers will claim the attempts");

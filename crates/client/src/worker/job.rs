@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use windlass_api::{Attempt, Payload, Progress};
 
 use super::control::JobControl;
+use crate::Term;
 
 /// One attempt: its input, and its progress and log.
 #[derive(Debug)]
@@ -13,18 +14,19 @@ pub struct Job {
     /// The input.
     pub attempt: Attempt,
     control: Arc<JobControl>,
+    term: Option<Term>,
 }
 
 impl Job {
-    pub(super) fn new(attempt: Attempt, control: Arc<JobControl>) -> Self {
-        Self { attempt, control }
+    pub(super) fn new(attempt: Attempt, control: Arc<JobControl>, term: Option<Term>) -> Self {
+        Self { attempt, control, term }
     }
 
     /// The same job, after this number of tries by this worker.
     #[cfg(feature = "brokers")]
     pub(super) fn again(&self, tries: u32) -> Self {
         let attempt = Attempt { attempt: self.attempt.attempt + tries, ..self.attempt.clone() };
-        Self { attempt, control: self.control.clone() }
+        Self { attempt, control: self.control.clone(), term: self.term.clone() }
     }
 
     /// The parameters, with the results of the earlier steps.
@@ -45,8 +47,15 @@ impl Job {
         results.get(step).map(|result| serde_json::from_str(result.get())).transpose()
     }
 
-    /// Waits until the attempt must stop: it was cancelled, its time or its lease is over, or the worker
-    /// shuts down and has waited long enough.
+    /// The leadership of the worker, if it works only while it leads. Pass its fence to what has the effects of
+    /// the attempt.
+    #[must_use]
+    pub fn term(&self) -> Option<&Term> {
+        self.term.as_ref()
+    }
+
+    /// Waits until the attempt must stop: it was cancelled, its time, its lease or the leadership of the worker
+    /// is over, or the worker shuts down and has waited long enough.
     pub async fn cancelled(&self) {
         self.control.cancelled().await;
     }

@@ -17,6 +17,7 @@ use super::{
     control::{JobControl, Word},
     report::{self, Stop},
 };
+use crate::Term;
 
 /// How long a cancelled handler may take to end: a module's process gets 5 s between SIGTERM and SIGKILL.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(6);
@@ -41,6 +42,8 @@ pub(super) struct Jobs {
     /// When these are collected.
     news_due: Option<Instant>,
     words: UnboundedSender<Word>,
+    /// The leadership under which all jobs run, if there is one.
+    term: Option<Term>,
 }
 
 /// A running handler.
@@ -76,7 +79,7 @@ pub(super) struct News {
 
 impl Jobs {
     /// Makes an empty set; jobs send their ends and news to `words`.
-    pub(super) fn new(words: UnboundedSender<Word>) -> Self {
+    pub(super) fn new(words: UnboundedSender<Word>, term: Option<Term>) -> Self {
         Self {
             running: HashMap::new(),
             dues: BTreeMap::new(),
@@ -84,6 +87,7 @@ impl Jobs {
             news: Vec::new(),
             news_due: None,
             words,
+            term,
         }
     }
 
@@ -96,7 +100,7 @@ impl Jobs {
         let due = now + timeout.min(TIMEOUT_MAX);
         let control = Arc::new(JobControl::new(token.clone(), self.words.clone()));
         // Boxed, because futures are moved several times before they run, and an attempt is large.
-        let job = Box::new(Job::new(attempt, control.clone()));
+        let job = Box::new(Job::new(attempt, control.clone(), self.term.clone()));
         let words = self.words.clone();
         let name = token.clone();
         let work = async move {
@@ -122,12 +126,15 @@ impl Jobs {
     }
 
     /// Cancels a job, and sets when it is dropped if it does not end. A job already cancelled keeps its
-    /// reason and its time.
+    /// reason, and the earlier time.
     pub(super) fn stop(&mut self, token: &Token, stop: Stop, drop_at: Instant) {
         let Some(job) = self.running.get_mut(token) else { return };
-        if job.stop.is_none() {
+        let is_first = job.stop.is_none();
+        if is_first {
             job.stop = Some(stop);
             job.control.cancel();
+        }
+        if is_first || drop_at < job.due {
             self.dues.remove(&(job.due, job.number));
             job.due = drop_at;
             self.dues.insert((drop_at, job.number), token.clone());

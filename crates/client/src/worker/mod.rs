@@ -15,6 +15,8 @@
 //! ([`ledger`]), the unsent reports ([`outbox`]), the conversion of outcomes ([`report`]) and the lease
 //! ([`lease`]) are plain values without a clock, a runtime or a network.
 //!
+//! An exclusive worker has one session for each leadership (`exclusive`): without leadership it has none.
+//!
 //! When the server is unavailable, polls and reports are retried for ever ([`crate::pacing`]). Attempts
 //! continue, and are stopped once the lease may be over. When the worker is gone, the server lets other
 //! workers claim its attempts.
@@ -25,6 +27,8 @@ mod control;
 mod counterpart;
 mod drain;
 mod driver;
+#[cfg(feature = "coordinators")]
+mod exclusive;
 mod failure;
 mod feed;
 mod handler;
@@ -42,7 +46,12 @@ mod registry;
 mod report;
 mod typed;
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 pub use builder::WorkerBuilder;
 pub use failure::Failure;
@@ -52,13 +61,13 @@ pub use outcome::Outcome;
 use registry::Registry;
 use windlass_api::WorkerInfo;
 
-use crate::{Client, Error};
+use crate::{Client, Error, Term};
 
 /// Identifies one claimed attempt; cheap to clone.
 type Token = Arc<str>;
 
 /// The settings of a worker, fixed for its life.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Settings {
     info: WorkerInfo,
     concurrency: usize,
@@ -68,7 +77,7 @@ struct Settings {
 }
 
 /// The source of a worker's attempts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Work {
     /// The worker claims them from the server.
     Server(Client),
@@ -82,7 +91,10 @@ enum Work {
 pub struct Worker {
     work: Work,
     settings: Settings,
-    registry: Registry,
+    registry: Arc<Registry>,
+    /// The name that the worker must lead; none = it always works.
+    #[cfg(feature = "coordinators")]
+    exclusive: Option<exclusive::Exclusive>,
 }
 
 impl Worker {
@@ -110,7 +122,7 @@ impl Worker {
     ///
     /// # Errors
     /// [`Error::Refused`] if the server permanently refuses the worker's first call, [`Error::Broker`] if the
-    /// broker permanently refuses a call.
+    /// broker, and [`Error::Coordinator`] if the coordinator permanently refuses a call.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_with(shutdown, std::future::pending()).await
     }
@@ -139,16 +151,32 @@ impl Worker {
     ) -> Result<(), Error> {
         let shutdown = pin!(shutdown);
         let stop = pin!(stop);
-        let Self { work, settings, registry } = self;
-        let (counterpart, feed) = match work {
+        #[cfg(feature = "coordinators")]
+        if let Some(exclusive) = &self.exclusive {
+            return exclusive.run(&self, shutdown, stop).await;
+        }
+        self.session(None, shutdown, stop).await
+    }
+
+    /// Works in one session, under this leadership if it needs one, until it is shut down and drained, stopped,
+    /// or the leadership is at risk and the attempts have ended.
+    async fn session(
+        &self,
+        term: Option<Term>,
+        shutdown: Pin<&mut impl Future<Output = ()>>,
+        stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Error> {
+        let Self { work, settings, registry, .. } = self;
+        let (counterpart, feed) = match work.clone() {
             Work::Server(client) => {
                 let session: Box<dyn counterpart::Counterpart> = Box::new(calls::Session::new(client));
                 (session, None)
             }
             #[cfg(feature = "brokers")]
-            Work::Queues(setup) => setup.start(&settings, registry.modules()).await?,
+            Work::Queues(setup) => setup.start(settings, registry.modules()).await?,
         };
-        driver::Driver::new(settings, registry, counterpart, feed).run(shutdown, stop).await
+        let ends = driver::Ends { counterpart, feed };
+        driver::Driver::new(settings.clone(), registry.clone(), ends, term).run(shutdown, stop).await
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Stop {
     TimedOut(Duration),
     /// The lease may be over.
     LeaseLapsed,
+    /// Leadership is at risk, or lost.
+    Deposed,
     /// The worker shuts down and has waited long enough.
     Drained,
 }
@@ -30,7 +32,9 @@ pub(super) fn settle(stop: Option<Stop>, said: Outcome) -> Outcome {
     match (stop, said) {
         (Some(Stop::TimedOut(timeout)), _) => timed_out(timeout),
         // An unavailable server or a stopped worker is not the step's fault: this must not count as a retry.
-        (Some(stop @ (Stop::LeaseLapsed | Stop::Drained)), Outcome::Failed(failure)) if failure.retryable => {
+        (Some(stop @ (Stop::LeaseLapsed | Stop::Deposed | Stop::Drained)), Outcome::Failed(failure))
+            if failure.retryable =>
+        {
             interrupted(stop, Some(&failure.message))
         }
         (_, said) => said,
@@ -44,7 +48,7 @@ pub(super) fn abandon(stop: Stop) -> Outcome {
         Stop::Cancelled => {
             Outcome::Failed(Failure::new("cancelled; the handler did not end and was dropped"))
         }
-        Stop::LeaseLapsed | Stop::Drained => interrupted(stop, None),
+        Stop::LeaseLapsed | Stop::Deposed | Stop::Drained => interrupted(stop, None),
     }
 }
 
@@ -56,6 +60,7 @@ fn timed_out(timeout: Duration) -> Outcome {
 fn interrupted(stop: Stop, said: Option<&str>) -> Outcome {
     let reason = match stop {
         Stop::LeaseLapsed => "the worker lost its server and stopped the attempt",
+        Stop::Deposed => "the worker lost its leadership and stopped the attempt",
         _ => "the worker was shut down and stopped the attempt",
     };
     let message = said.map_or_else(|| reason.to_owned(), |said| format!("{reason}: {said}"));
@@ -192,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_interruption_spends_no_retry_and_hides_neither_a_success_nor_a_final_failure() {
-        for stop in [Stop::LeaseLapsed, Stop::Drained] {
+        for stop in [Stop::LeaseLapsed, Stop::Deposed, Stop::Drained] {
             let said = Outcome::Failed(Failure::new("signal 15").with_code(143));
             let report = of_outcome("t", settle(Some(stop), said), vec![]);
             assert_eq!((report.outcome, report.delay_ms), (ReportOutcome::RetryLater, Some(0)));

@@ -4,10 +4,14 @@
 
 mod client;
 mod exchange_server;
+#[cfg(feature = "coordinators")]
+mod leader;
 mod pages;
 #[cfg(feature = "brokers")]
 mod queues;
 mod support;
 mod worker_drain;
+#[cfg(feature = "coordinators")]
+mod worker_exclusive;
 mod worker_loss;
 mod worker_runs;

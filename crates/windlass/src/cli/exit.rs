@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use windlass_api::{Task, TaskStatus};
-use windlass_client::Error as ClientError;
+use windlass_client::{Error as ClientError, coordinators::CoordinatorError};
 
 /// How a command ended. Scripts rely on these numbers: do not change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +18,14 @@ pub(crate) enum Exit {
     NotFound = 3,
     /// Conflicts with the current state, or with the earlier use of an idempotency key.
     Conflict = 4,
-    /// No server answered.
+    /// No server or coordinator answered.
     Unreachable = 5,
     /// The awaited task was rolled back, failed or was cancelled.
     NotSucceeded = 10,
     /// The awaited task is stuck: an operator must decide.
     Held = 11,
+    /// Leadership was lost, and the command of `windlass lead` ended because of that.
+    LeadershipLost = 12,
 }
 
 impl Exit {
@@ -35,6 +37,12 @@ impl Exit {
         }
         if is_broken_pipe(error) {
             return Self::Done;
+        }
+        match error.downcast_ref::<CoordinatorError>() {
+            Some(CoordinatorError::Unavailable(_)) => return Self::Unreachable,
+            Some(CoordinatorError::Invalid(_)) => return Self::Usage,
+            Some(_) => return Self::Failed,
+            None => {}
         }
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Unreachable { .. }) => Self::Unreachable,
@@ -122,6 +130,13 @@ mod tests {
         let unreachable =
             ClientError::Unreachable { server: "http://x".to_owned(), source: "refused".into() };
         assert_eq!(Exit::of_error(&unreachable.into()), Exit::Unreachable);
+        for (error, exit) in [
+            (CoordinatorError::Unavailable("no".to_owned()), Exit::Unreachable),
+            (CoordinatorError::Invalid("no".to_owned()), Exit::Usage),
+            (CoordinatorError::Refused("no".to_owned()), Exit::Failed),
+        ] {
+            assert_eq!(Exit::of_error(&error.into()), exit);
+        }
         assert_eq!(Exit::of_error(&anyhow::anyhow!("anything else")), Exit::Failed);
         assert_eq!(Exit::of_error(&io::Error::from(io::ErrorKind::BrokenPipe).into()), Exit::Done);
         assert_eq!(Exit::of_error(&io::Error::from(io::ErrorKind::NotFound).into()), Exit::Failed);
@@ -144,6 +159,9 @@ mod tests {
     fn the_numbers_are_a_contract() {
         let all = [Exit::Done, Exit::Failed, Exit::Usage, Exit::NotFound, Exit::Conflict, Exit::Unreachable];
         assert_eq!(all.map(|exit| exit as u8), [0, 1, 2, 3, 4, 5]);
-        assert_eq!([Exit::NotSucceeded, Exit::Held].map(|exit| exit as u8), [10, 11]);
+        assert_eq!(
+            [Exit::NotSucceeded, Exit::Held, Exit::LeadershipLost].map(|exit| exit as u8),
+            [10, 11, 12]
+        );
     }
 }

@@ -8,9 +8,11 @@ mod bench;
 mod calls;
 mod completions;
 mod connection;
+mod coordinator;
 mod dev;
 mod exit;
 mod flow;
+mod lead;
 mod limit;
 mod lock;
 mod logging;
@@ -36,6 +38,7 @@ use windlass_client::Error as ClientError;
 
 use connection::ConnectionArgs;
 use exit::{Exit, is_broken_pipe};
+pub(crate) use signals::StopSignals;
 
 /// The program.
 #[derive(Debug, Parser)]
@@ -44,7 +47,8 @@ use exit::{Exit, is_broken_pipe};
     version,
     about = "A durable engine for multi-step asynchronous tasks",
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict, 5 server unreachable; \
-                  having waited for a task: 0 succeeded, 10 rolled back, failed or cancelled, 11 stuck.",
+                  having waited for a task: 0 succeeded, 10 rolled back, failed or cancelled, 11 stuck; \
+                  12 leadership lost.",
     arg_required_else_help = true,
     disable_help_subcommand = true,
     infer_subcommands = false
@@ -79,6 +83,10 @@ enum Command {
     Server(server::ServerArgs),
     /// Run the commands of module folders
     Worker(worker::WorkerArgs),
+    /// Run a command only while this process leads, one process at a time
+    Lead(lead::LeadArgs),
+    /// Show who leads
+    Leader(lead::LeaderArgs),
     /// List the connected workers
     WorkerList,
     /// List the servers on the store
@@ -113,6 +121,8 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     ("demo", &["server", "token", "format"]),
     ("dev", &["server", "token", "format"]),
     ("doctor", &["server", "token"]),
+    ("lead", &["server", "token", "format"]),
+    ("leader", &["server", "token"]),
     ("openapi", &["server", "token", "format"]),
     ("server", &["server", "token", "format"]),
     ("worker", &["format"]),
@@ -127,7 +137,7 @@ pub fn run() -> ExitCode {
         Err(error) => error.exit(),
     };
     match execute(cli) {
-        Ok(exit) => exit.into(),
+        Ok(code) => code,
         Err(error) => {
             report(&error);
             Exit::of_error(&error).into()
@@ -148,9 +158,11 @@ fn command() -> clap::Command {
     command
 }
 
-fn execute(cli: Cli) -> anyhow::Result<Exit> {
+fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
     let connection = &cli.connection;
-    match cli.command {
+    let exit = match cli.command {
+        Command::Lead(args) => return block_on(args.run()),
+        Command::Leader(args) => block_on(args.run(connection)),
         Command::Demo => block_on(async { crate::demo::run().await.map(|()| Exit::Done) }),
         Command::Flow(command) => block_on(command.run(connection)),
         Command::Task(command) => block_on(command.run(&connection.open()?)),
@@ -170,7 +182,8 @@ fn execute(cli: Cli) -> anyhow::Result<Exit> {
         Command::Doctor(args) => block_on(args.run(connection.format)),
         Command::Openapi => openapi::run(),
         Command::Completions(args) => args.run(),
-    }
+    };
+    exit.map(ExitCode::from)
 }
 
 /// Runs a client command to its end: one thread is enough.

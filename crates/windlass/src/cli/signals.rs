@@ -2,7 +2,8 @@
 
 use std::{io, process};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Resolves at the first SIGTERM or SIGINT: the process should then finish its work. A second signal ends the
 /// process at once.
@@ -10,8 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// # Errors
 /// When the signals cannot be caught. Must be called inside of a runtime.
 pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
-    let mut signals =
-        Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? };
+    let mut signals = StopSignals::listen()?;
     Ok(async move {
         signals.next().await;
         tracing::info!("stopping; a second signal ends the process at once");
@@ -22,16 +22,26 @@ pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-struct Signals {
-    term: Signal,
-    int: Signal,
+/// SIGTERM and SIGINT, which do not end the process any more.
+pub(crate) struct StopSignals {
+    term: unix::Signal,
+    int: unix::Signal,
 }
 
-impl Signals {
-    async fn next(&mut self) {
+impl StopSignals {
+    /// Catches the signals from now on.
+    ///
+    /// # Errors
+    /// When they cannot be caught. Must be called inside of a runtime.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+    }
+
+    /// The next signal.
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.int.recv() => {}
+            _ = self.term.recv() => Signal::TERM,
+            _ = self.int.recv() => Signal::INT,
         }
     }
 }

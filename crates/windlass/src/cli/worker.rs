@@ -3,15 +3,17 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgGroup, Args};
+use windlass_api::Span;
 
 use super::{
     connection::{ConnectionArgs, SERVER_DEFAULT, read_secret},
+    coordinator::{CoordinatorArgs, LEASE_DEFAULT, campaign},
     exit::Exit,
     logging, signals,
 };
 use crate::{
     brokers::RESULTS_DEFAULT,
-    modules::{self, BrokerOptions, WorkerOptions},
+    modules::{self, BrokerOptions, Exclusive, WorkerOptions},
 };
 
 /// The settings of a worker.
@@ -55,6 +57,18 @@ pub(crate) struct WorkerArgs {
     /// The kind of the queues, where the broker has several
     #[arg(long, value_name = "KIND", requires = "from_broker")]
     queue_kind: Option<String>,
+
+    /// Work only while this worker leads NAME: of all workers that campaign for NAME, one works. Needs
+    /// --coordinator
+    #[arg(long, value_name = "NAME")]
+    exclusive: Option<String>,
+
+    /// With --exclusive: a worker that is killed is replaced after at most this time and 1 s, 2 s to 1 h
+    #[arg(long, value_name = "DURATION", requires = "exclusive", default_value = LEASE_DEFAULT)]
+    exclusive_lease: Span,
+
+    #[command(flatten)]
+    coordinator: CoordinatorArgs,
 }
 
 fn parse_queue(text: &str) -> Result<(String, String), String> {
@@ -76,6 +90,13 @@ fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
 impl WorkerArgs {
     /// Runs the worker until a stop signal.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
+        let exclusive = self.exclusive.map(|name| {
+            let coordinator = self.coordinator.open()?;
+            let campaign = campaign(name, self.name.clone(), self.exclusive_lease);
+            coordinator.check(&campaign)?;
+            anyhow::Ok(Exclusive { coordinator, campaign })
+        });
+        let exclusive = exclusive.transpose()?;
         logging::start();
         let broker = match &self.broker_file {
             Some(file) => Some(read_secret(file, "URL of the broker")?),
@@ -94,6 +115,7 @@ impl WorkerArgs {
             only_modules: self.only_modules,
             concurrency: self.concurrency.map(NonZeroUsize::get),
             name: self.name,
+            exclusive,
         };
         modules::serve(options, signals::shutdown()?).await?;
         Ok(Exit::Done)

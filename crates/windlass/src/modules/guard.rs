@@ -10,21 +10,32 @@
 //! If the worker has a control group, its path is the guard's argument. The guard then also kills the control
 //! groups of the listed process groups, and removes everything.
 //!
+//! A process that may run its commands only while it leads also sends `@TERM KILL` after each renewal: the
+//! times at which every listed group gets SIGTERM and SIGKILL unless another such line comes. So the commands
+//! end in time even when their worker is stopped or hangs, and cannot end them.
+//!
 //! If the guard dies, the worker starts another one and reports all groups to it. The demo uses a guard for
 //! its server and its workers in the same way.
 
-use std::collections::BTreeSet;
-use std::io::BufRead;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use rustix::process::{Pid, RawPid, Signal};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::cgroup::Cgroup;
+use super::deadline::machine_ms;
+use super::groups::Groups;
 
 /// The hidden subcommand that runs the guard.
 pub const GUARD_COMMAND: &str = "module-guard";
+
+/// The most bytes of lines that are read at once.
+const READ_BYTES: usize = 4096;
 
 /// Runs the guard: reads stdin to its end, then kills every process group still listed. `cgroup` is the
 /// worker's control group, if it has one.
@@ -41,68 +52,69 @@ pub fn guard_main(cgroup: Option<PathBuf>) -> ExitCode {
             return refuse(&error);
         }
     }
-    let left_behind = read_groups(std::io::stdin().lock());
-    let left_behind: Vec<Pid> = left_behind.into_iter().filter_map(Pid::from_raw).collect();
+    let cgroup = cgroup.map(Cgroup::at);
+    let left_behind: Vec<Pid> = watch(cgroup.as_ref()).left().filter_map(Pid::from_raw).collect();
     for group in &left_behind {
         // An error means that the group has already ended.
         let _ = rustix::process::kill_process_group(*group, Signal::KILL);
     }
-    if let Some(cgroup) = cgroup.map(Cgroup::at) {
+    if let Some(cgroup) = cgroup {
         cgroup.end(&left_behind);
     }
     drop(context);
     ExitCode::SUCCESS
 }
 
-fn refuse(error: &std::io::Error) -> ExitCode {
+fn refuse(error: &io::Error) -> ExitCode {
     eprintln!("the guard cannot start: {error}");
     ExitCode::FAILURE
 }
 
-/// The groups that were added and not removed by the end of the input.
-fn read_groups(mut input: impl BufRead) -> BTreeSet<RawPid> {
-    let mut groups = BTreeSet::new();
+/// Keeps the list of groups until the end of the input, and ends them at their deadline.
+fn watch(cgroup: Option<&Cgroup>) -> Groups {
+    let mut groups = Groups::default();
     let mut line = Vec::new();
-    // A line without its end was cut off by the worker's death: its number may be incomplete.
-    while input.read_until(b'\n', &mut line).is_ok() && line.pop() == Some(b'\n') {
-        match parse(&line) {
-            Some((b'+', group)) => drop(groups.insert(group)),
-            Some((_, group)) => drop(groups.remove(&group)),
-            None => {}
+    let mut buffer = [0; READ_BYTES];
+    // Past the buffer of the standard library, which hides lines from the poll.
+    let stdin = io::stdin();
+    loop {
+        for (group, signal) in groups.due(machine_ms()) {
+            let Some(group) = Pid::from_raw(group) else { continue };
+            // An error means that the group has already ended.
+            let _ = rustix::process::kill_process_group(group, signal);
+            if let Some(cgroup) = cgroup.filter(|_| signal == Signal::KILL) {
+                cgroup.kill(group);
+            }
         }
-        line.clear();
+        if !wait_for_input(&groups) {
+            continue;
+        }
+        let read = match rustix::io::read(&stdin, &mut buffer) {
+            Ok(read @ 1..) => buffer.get(..read).unwrap_or_default(),
+            Err(Errno::INTR) => continue,
+            // A line without its end was cut off by the worker's death: its number may be incomplete.
+            Ok(0) | Err(_) => return groups,
+        };
+        for byte in read {
+            if *byte == b'\n' {
+                groups.read(&line);
+                line.clear();
+            } else {
+                line.push(*byte);
+            }
+        }
     }
-    groups
 }
 
-fn parse(line: &[u8]) -> Option<(u8, RawPid)> {
-    let (sign, digits) = line.split_first()?;
-    let group: RawPid = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    // Group 1 is the system's or the container's first process: never a command's.
-    (matches!(sign, b'+' | b'-') && group > 1).then_some((*sign, group))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn groups(input: &str) -> Vec<RawPid> {
-        read_groups(input.as_bytes()).into_iter().collect()
-    }
-
-    #[test]
-    fn what_was_added_and_not_removed_is_left() {
-        assert_eq!(groups("+10\n+20\n-10\n+30\n"), [20, 30]);
-        assert_eq!(groups(""), Vec::<i32>::new());
-    }
-
-    #[test]
-    fn lines_that_make_no_sense_are_passed_over() {
-        assert_eq!(groups("+0\n+1\n+-5\n10\n*7\n\n+\n+x\n+44\n"), [44]);
-    }
-
-    #[test]
-    fn a_line_cut_short_names_no_group() {
-        assert_eq!(groups("+44\n+123"), [44]);
+/// Waits for input or its end. False if something else is due first.
+fn wait_for_input(groups: &Groups) -> bool {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let quiet = groups.quiet_ms(machine_ms()).map(Duration::from_millis);
+    let timeout = quiet.and_then(|quiet| Timespec::try_from(quiet).ok());
+    // After an error of the poll, the read returns it.
+    match rustix::event::poll(&mut fds, timeout.as_ref()) {
+        Ok(ready) => ready > 0,
+        Err(error) => error != Errno::INTR,
     }
 }

@@ -56,9 +56,9 @@ pub(super) fn document(attempt: &Attempt) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The variables that identify the attempt, its locks as `NAME=FENCE …`, and the fencing token of the exclusive queue of
-/// its task.
-pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
+/// The variables that identify the attempt, its locks as `NAME=FENCE …`, the fencing token of the exclusive queue of its
+/// task, and that of the leadership of its worker.
+pub(super) fn variables(attempt: &Attempt, leader_fence: Option<u64>) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         ("WINDLASS_TASK", attempt.task.clone()),
         ("WINDLASS_STEP", attempt.step.clone()),
@@ -75,6 +75,9 @@ pub(super) fn variables(attempt: &Attempt) -> Vec<(&'static str, String)> {
     }
     if let Some(queue) = &attempt.exclusive {
         variables.push(("WINDLASS_FENCE", queue.fence.to_string()));
+    }
+    if let Some(fence) = leader_fence {
+        variables.push(("WINDLASS_LEADER_FENCE", fence.to_string()));
     }
     variables
 }

@@ -24,6 +24,8 @@
 
 mod catalogue;
 mod cgroup;
+mod deadline;
+mod groups;
 mod guard;
 mod input;
 pub(crate) mod malformed;
@@ -35,9 +37,13 @@ mod spawner;
 mod stub;
 mod verdict;
 
+pub(crate) use deadline::Deadline;
+pub(crate) use serve::{default_name, hide_from_commands, this_program};
+pub(crate) use spawner::{CommandLine, Spawner};
+
 pub use catalogue::{Catalogue, CatalogueError, PassedOver};
 pub use guard::{GUARD_COMMAND, guard_main};
 pub use process::TERM_GRACE;
 pub use runner::Runner;
-pub use serve::{BrokerOptions, WorkerOptions, serve};
+pub use serve::{BrokerOptions, Exclusive, WorkerOptions, serve};
 pub use stub::{EXEC_COMMAND, exec_main, exec_stub};

@@ -1,14 +1,16 @@
 //! The runner: gets an attempt from the worker library and runs its command.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, pending};
 use std::io;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 use windlass_api::Attempt;
-use windlass_client::{Failure, Handler, Job, Outcome};
+use windlass_client::{Failure, Handler, Job, Outcome, Term};
 
 use super::catalogue::Catalogue;
+use super::deadline::Deadline;
 use super::spawner::{CommandLine, Spawner};
 use super::{input, process, verdict};
 
@@ -39,6 +41,17 @@ impl Runner {
         stop: impl Future<Output = ()>,
         log: &mut (dyn FnMut(String) + Send),
     ) -> Outcome {
+        self.run_under(None, attempt, stop, log).await
+    }
+
+    /// The same under a leadership: the guard kills the command before it is lost.
+    async fn run_under(
+        &self,
+        term: Option<&Term>,
+        attempt: &Attempt,
+        stop: impl Future<Output = ()>,
+        log: &mut (dyn FnMut(String) + Send),
+    ) -> Outcome {
         let Some(path) = self.catalogue.find(&attempt.module, &attempt.command) else {
             return Outcome::Failed(Failure {
                 message: format!("the module folder has no command `{}.{}`", attempt.module, attempt.command),
@@ -48,10 +61,21 @@ impl Runner {
         };
         let command = CommandLine {
             path: path.to_owned(),
+            arguments: Vec::new(),
+            folder: path.parent().map(PathBuf::from),
+            is_read: true,
             unset: input::withheld(std::env::vars_os().map(|(name, _)| name)),
-            set: input::variables(attempt),
+            set: input::variables(attempt, term.map(Term::fence)),
         };
-        match self.run_command(command, attempt, stop, log).await {
+        if let Some(term) = term {
+            self.spawner.set_deadline(Deadline::last_of(term));
+        }
+        let run = self.run_command(command, attempt, stop, log);
+        let ended = tokio::select! {
+            ended = run => ended,
+            never = self.follow(term) => match never {},
+        };
+        match ended {
             Ok(ended) => verdict::judge(&ended),
             // The machine is at a limit. This is not the command's fault, and not final.
             Err(error) => {
@@ -59,6 +83,15 @@ impl Runner {
                 Outcome::RetryLater { delay: None, message: Some(message) }
             }
         }
+    }
+
+    /// Reports each renewal of a leadership to the guard.
+    async fn follow(&self, term: Option<&Term>) -> Infallible {
+        let Some(mut term) = term.cloned() else { return pending().await };
+        while term.changed().await {
+            self.spawner.set_deadline(Deadline::last_of(&term));
+        }
+        pending().await
     }
 
     async fn run_command(
@@ -77,6 +110,6 @@ impl Runner {
 #[async_trait]
 impl Handler for Runner {
     async fn run(&self, job: Job) -> Outcome {
-        self.run_attempt(&job.attempt, job.cancelled(), &mut |line| job.log(line)).await
+        self.run_under(job.term(), &job.attempt, job.cancelled(), &mut |line| job.log(line)).await
     }
 }

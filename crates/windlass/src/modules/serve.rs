@@ -8,7 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use windlass_client::{Client, Worker, WorkerBuilder, brokers::Queue};
+use windlass_client::{
+    Client, Worker, WorkerBuilder,
+    brokers::Queue,
+    coordinators::{Campaign, Coordinator},
+};
 
 use super::catalogue::Catalogue;
 use super::runner::Runner;
@@ -31,6 +35,26 @@ pub struct WorkerOptions {
     pub concurrency: Option<usize>,
     /// The worker's name in lists and logs; none = the machine's name and the process id.
     pub name: Option<String>,
+    /// The name that the worker must lead to work; none = it always works.
+    pub exclusive: Option<Exclusive>,
+}
+
+/// Where a worker campaigns that works only while it leads.
+#[derive(Clone)]
+pub struct Exclusive {
+    /// The coordinator.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// The campaign.
+    pub campaign: Campaign,
+}
+
+impl fmt::Debug for Exclusive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exclusive")
+            .field("coordinator", &self.coordinator.name())
+            .field("campaign", &self.campaign)
+            .finish()
+    }
 }
 
 /// The settings of a worker over a broker.
@@ -86,6 +110,9 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
     let mut worker = builder
         .name(options.name.unwrap_or_else(default_name))
         .concurrency(options.concurrency.unwrap_or_else(cores));
+    if let Some(Exclusive { coordinator, campaign }) = options.exclusive {
+        worker = worker.exclusive(coordinator, campaign);
+    }
     for (name, commands) in modules {
         tracing::info!(module = name, commands = commands.join(" "), "serving");
         worker = worker.module(name, Some(commands), runner.clone());
@@ -174,7 +201,7 @@ fn queues_by_module(
 /// Keeps commands that run as the worker's user from reading its environment and memory, which contain its
 /// token and the password of its broker. This does not protect against commands that run as root.
 #[cfg(target_os = "linux")]
-fn hide_from_commands() {
+pub(crate) fn hide_from_commands() {
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
     {
         tracing::warn!(%error, "commands can read the environment and memory of this worker");
@@ -183,11 +210,11 @@ fn hide_from_commands() {
 
 /// On other systems a process can only read the environment of another one that its user may trace.
 #[cfg(not(target_os = "linux"))]
-fn hide_from_commands() {}
+pub(crate) fn hide_from_commands() {}
 
 /// The path of this program. It stays valid when an upgrade replaces the file while the worker runs: the stub
 /// and the guard must have the worker's version.
-fn this_program() -> anyhow::Result<PathBuf> {
+pub(crate) fn this_program() -> anyhow::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() {
         Ok(running)
@@ -196,7 +223,8 @@ fn this_program() -> anyhow::Result<PathBuf> {
     }
 }
 
-fn default_name() -> String {
+/// The machine's name and the process id.
+pub(crate) fn default_name() -> String {
     let host = rustix::system::uname();
     format!("{}-{}", host.nodename().to_string_lossy(), std::process::id())
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   runner ──start──▶ spawner thread ──▶ windlass module-exec … ──exec──▶ command   (a process group each)
 //!          ◀─process──      │
-//!                           └──"+PGID" "-PGID"──▶ windlass module-guard
+//!                           └──"+PGID" "-PGID" "@TERM KILL"──▶ windlass module-guard
 //! ```
 //!
 //! The spawner is a thread because Linux sends the parent-death signal when the *thread* that started a
@@ -14,6 +14,7 @@
 //! command starts: without a guard, a command could outlive a dead worker.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use rustix::process::{Pid, RawPid, Signal};
 use tokio::process::Child;
 use tokio::sync::oneshot;
 
-use super::{EXEC_COMMAND, GUARD_COMMAND, cgroup::Cgroup};
+use super::{EXEC_COMMAND, GUARD_COMMAND, cgroup::Cgroup, deadline::Deadline};
 
 /// The pause before a failed start of the guard is repeated.
 const GUARD_RETRY: Duration = Duration::from_secs(1);
@@ -33,27 +34,39 @@ const GUARD_RETRY: Duration = Duration::from_secs(1);
 /// The pause between the end of a guard and the start of the next one.
 const GUARD_PAUSE: Duration = Duration::from_millis(50);
 
+/// How often a killed group is looked at until it is gone.
+const GONE_TRIES: u32 = 100;
+
+/// The pause between two looks.
+const GONE_PAUSE: Duration = Duration::from_millis(5);
+
 /// Starts commands. Dropping it kills all commands that still run.
 #[derive(Debug)]
-pub(super) struct Spawner {
+pub(crate) struct Spawner {
     requests: mpsc::Sender<Request>,
 }
 
 /// A command to start, and the changes to its environment.
 #[derive(Debug)]
-pub(super) struct CommandLine {
-    /// The executable; it runs in its own folder.
-    pub(super) path: PathBuf,
+pub(crate) struct CommandLine {
+    /// The executable.
+    pub(crate) path: PathBuf,
+    /// Its arguments.
+    pub(crate) arguments: Vec<OsString>,
+    /// Its working directory; none = that of the worker.
+    pub(crate) folder: Option<PathBuf>,
+    /// Whether its stdout and stderr are pipes to the worker. Otherwise they are those of the worker.
+    pub(crate) is_read: bool,
     /// Variables that it does not inherit from the worker.
-    pub(super) unset: Vec<std::ffi::OsString>,
+    pub(crate) unset: Vec<OsString>,
     /// Variables that are set for it.
-    pub(super) set: Vec<(&'static str, String)>,
+    pub(crate) set: Vec<(&'static str, String)>,
 }
 
 /// The processes of one attempt. Dropping this kills them all, except for services that a command left
 /// outside of its group before it ended by itself.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     id: Pid,
     cgroup: Option<Cgroup>,
     /// Whether the command ended by itself: then processes outside of its group survive.
@@ -66,7 +79,7 @@ impl Spawner {
     ///
     /// # Errors
     /// When the thread or the guard cannot be started.
-    pub(super) fn start(program: PathBuf) -> io::Result<Self> {
+    pub(crate) fn start(program: PathBuf) -> io::Result<Self> {
         let (requests, inbox) = mpsc::channel();
         let cgroup = match Cgroup::create() {
             Ok(cgroup) => Some(cgroup),
@@ -82,6 +95,7 @@ impl Spawner {
             program,
             requests: requests.clone(),
             groups: BTreeSet::new(),
+            deadline: None,
             released: BTreeSet::new(),
             cgroup,
             guard: None,
@@ -92,12 +106,19 @@ impl Spawner {
         Ok(Self { requests })
     }
 
-    /// Starts a command in its own process group, with its stdin, stdout and stderr as pipes. The command
-    /// waits for the first byte on its stdin, or its end.
+    /// Lets the guard end all commands at this deadline, unless a later one comes before. The commands that
+    /// start after this call have it as well.
+    pub(crate) fn set_deadline(&self, deadline: Deadline) {
+        // If the thread has ended, so have the commands.
+        let _ = self.requests.send(Request::Deadline(deadline));
+    }
+
+    /// Starts a command in its own process group, with a pipe as its stdin. The command waits for the first
+    /// byte on its stdin, or its end.
     ///
     /// # Errors
     /// When the operating system cannot start a process.
-    pub(super) async fn spawn(&self, command: CommandLine) -> io::Result<(Child, Group)> {
+    pub(crate) async fn spawn(&self, command: CommandLine) -> io::Result<(Child, Group)> {
         let (reply, answer) = oneshot::channel();
         let runtime = tokio::runtime::Handle::current();
         let gone = || io::Error::other("the thread that starts commands has ended");
@@ -115,17 +136,28 @@ impl Drop for Spawner {
 
 impl Group {
     /// Sends a signal to every process of the group. Does nothing if the group has ended.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let _ = rustix::process::kill_process_group(self.id, signal);
     }
 
     /// Marks the command as ended by itself: services outside of its group survive.
-    pub(super) fn ended_by_itself(&mut self) {
+    pub(crate) fn ended_by_itself(&mut self) {
         self.ended = true;
     }
 
+    /// Waits until no process of the group is left, for some time at most: one that waits to be reaped by a
+    /// careless parent never goes.
+    pub(crate) async fn until_gone(&self) {
+        for _ in 0..GONE_TRIES {
+            if rustix::process::test_kill_process_group(self.id).is_err() {
+                return;
+            }
+            tokio::time::sleep(GONE_PAUSE).await;
+        }
+    }
+
     /// Kills the group and the processes that have left it.
-    pub(super) fn kill_all(&self) {
+    pub(crate) fn kill_all(&self) {
         self.signal(Signal::KILL);
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill(self.id);
@@ -154,6 +186,7 @@ enum Request {
         reply: oneshot::Sender<io::Result<(Child, Group)>>,
     },
     Ended(Pid),
+    Deadline(Deadline),
     /// The guard with this number has ended.
     GuardEnded(u64),
     Stop,
@@ -164,6 +197,8 @@ struct Thread {
     program: PathBuf,
     requests: mpsc::Sender<Request>,
     groups: BTreeSet<RawPid>,
+    /// When the guard ends all groups; none = only after the worker.
+    deadline: Option<Deadline>,
     /// Ended groups whose control groups could not be removed yet.
     released: BTreeSet<RawPid>,
     /// The worker's control group; none where the system has none.
@@ -188,6 +223,10 @@ impl Thread {
                     self.groups.remove(&group.as_raw_pid());
                     self.release(group);
                     self.tell_guard(&format!("-{group}\n"));
+                }
+                Ok(Request::Deadline(deadline)) => {
+                    self.deadline = Some(deadline);
+                    self.tell_guard(&format!("{}\n", deadline.line()));
                 }
                 // Only for the current guard: closing the pipe of a newer guard would make it kill
                 // everything.
@@ -218,8 +257,13 @@ impl Thread {
         let mut command = Command::new(&self.program);
         command.arg0("windlass").arg(EXEC_COMMAND).arg(std::process::id().to_string());
         command.arg(self.cgroup.as_ref().map_or(Path::new(""), Cgroup::path)).arg(&line.path);
-        command.current_dir(line.path.parent().unwrap_or(&line.path)).process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(&line.arguments).process_group(0).stdin(Stdio::piped());
+        if let Some(folder) = &line.folder {
+            command.current_dir(folder);
+        }
+        if line.is_read {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
         for variable in &line.unset {
             command.env_remove(variable);
         }
@@ -274,8 +318,9 @@ impl Thread {
             // After the spawner has stopped, nobody receives this.
             let _ = requests.send(Request::GuardEnded(number));
         })?;
-        let groups: String = self.groups.iter().map(|group| format!("+{group}\n")).collect();
-        stdin.write_all(groups.as_bytes())?;
+        let deadline = self.deadline.map(|deadline| format!("{}\n", deadline.line())).into_iter();
+        let lines: String = deadline.chain(self.groups.iter().map(|group| format!("+{group}\n"))).collect();
+        stdin.write_all(lines.as_bytes())?;
         self.guard = Some(stdin);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The stub: ties a command to the life of its worker before the command runs its first instruction.
 //!
-//! The worker starts every command as `windlass module-exec WORKER_PID CGROUP COMMAND`. The stub asks the
+//! The worker starts every command as `windlass module-exec WORKER_PID CGROUP COMMAND [ARGUMENT…]`. The stub asks the
 //! kernel for SIGKILL when the worker dies, checks that the worker has not died already, enters a new control
 //! group if the worker has one (otherwise CGROUP is empty), waits until the guard knows the process group,
 //! and then becomes the command. In safe code this cannot be done from outside: only the process itself can
@@ -47,9 +47,9 @@ pub fn exec_stub(args: &[OsString]) -> anyhow::Error {
 }
 
 fn prepare(args: &[OsString]) -> anyhow::Result<Command> {
-    let [worker, cgroup, command] = args else {
+    let [worker, cgroup, command, arguments @ ..] = args else {
         bail!(
-            "`windlass {EXEC_COMMAND}` is run by `windlass worker` only: it needs a process id, a control group and a command"
+            "`windlass {EXEC_COMMAND}` is run by `windlass worker` and `windlass lead` only: it needs a process id, a control group and a command"
         );
     };
     let worker: i32 = worker
@@ -70,7 +70,9 @@ fn prepare(args: &[OsString]) -> anyhow::Result<Command> {
         );
     }
     wait_for_input()?;
-    Ok(Command::new(command))
+    let mut command = Command::new(command);
+    command.args(arguments);
+    Ok(command)
 }
 
 #[cfg(target_os = "linux")]

@@ -28,6 +28,7 @@ const GROUP: &str = "windlass";
 const SILENT_AFTER: Duration = Duration::from_secs(30);
 
 /// The queues of step messages, and the destination of results.
+#[derive(Clone)]
 pub(in crate::worker) struct Setup {
     broker: Arc<dyn Broker>,
     back: WayBack,
@@ -35,6 +36,7 @@ pub(in crate::worker) struct Setup {
     queues: BTreeMap<String, Queue>,
 }
 
+#[derive(Clone)]
 enum WayBack {
     Server(Client),
     Results(Queue),

@@ -1,0 +1,80 @@
+//! How to reach a coordinator, and what to campaign for.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use clap::Args;
+use windlass_api::Span;
+use windlass_client::coordinators::{Campaign, Coordinator, connect};
+
+use super::{connection::read_secret, exit::UsageError};
+use crate::modules::default_name;
+
+/// The lease of a campaign when none is given.
+pub(crate) const LEASE_DEFAULT: &str = "15s";
+
+/// Options of every command that needs a coordinator.
+#[derive(Debug, Args)]
+pub(crate) struct CoordinatorArgs {
+    /// URL of the coordinator, with one or more addresses: consul://HOST, etcd://HOST or zookeeper://HOST
+    #[arg(long, value_name = "URL", env = "WINDLASS_COORDINATOR", hide_env_values = true)]
+    coordinator: Option<String>,
+
+    /// File with the URL of the coordinator, in place of --coordinator: other users cannot read its password
+    #[arg(long, value_name = "FILE", env = "WINDLASS_COORDINATOR_FILE", conflicts_with = "coordinator")]
+    coordinator_file: Option<PathBuf>,
+}
+
+/// The variables of these options. They may have a password, so that commands do not inherit them.
+pub(crate) const VARIABLES: [&str; 2] = ["WINDLASS_COORDINATOR", "WINDLASS_COORDINATOR_FILE"];
+
+/// Options of every command that campaigns.
+#[derive(Debug, Args)]
+pub(crate) struct CampaignArgs {
+    /// A leader that is killed is replaced after at most this time and 1 s, 2 s to 1 h
+    #[arg(long, value_name = "DURATION", default_value = LEASE_DEFAULT)]
+    lease: Span,
+
+    /// Id of this candidate, for others that ask who leads [default: the machine's name and the process id]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+
+    /// Anything else that others should know of the leader, such as its address
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    value: String,
+}
+
+impl CoordinatorArgs {
+    /// Makes the coordinator; connects later.
+    ///
+    /// # Errors
+    /// When none is given, or its URL is invalid.
+    pub(crate) fn open(&self) -> anyhow::Result<Arc<dyn Coordinator>> {
+        let from_file;
+        let url = match (&self.coordinator_file, &self.coordinator) {
+            (Some(file), _) => {
+                from_file = read_secret(file, "URL of the coordinator")?;
+                &from_file
+            }
+            (None, Some(url)) => url,
+            (None, None) => {
+                let help =
+                    "a coordinator is missing: give its URL with --coordinator or WINDLASS_COORDINATOR";
+                return Err(UsageError(help.to_owned()).into());
+            }
+        };
+        Ok(connect(url)?)
+    }
+}
+
+impl CampaignArgs {
+    /// A campaign for that name.
+    pub(crate) fn campaign(self, name: String) -> Campaign {
+        let id = self.id.unwrap_or_else(default_name);
+        Campaign { name, id, value: self.value, lease: Duration::from_millis(self.lease.ms) }
+    }
+}
+
+/// A campaign with the default lease, or another one.
+pub(crate) fn campaign(name: String, id: Option<String>, lease: Span) -> Campaign {
+    CampaignArgs { lease, id, value: String::new() }.campaign(name)
+}

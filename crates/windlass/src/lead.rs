@@ -1,0 +1,148 @@
+//! `windlass lead`: runs a command only while this process leads.
+//!
+//! The command runs in its own process group, below the stub and beside the guard of [`crate::modules`]. The
+//! guard gets each new deadline of the leadership, and ends the command when the next one does not come in
+//! time. So the command ends in time even when this process is stopped, hangs or is killed.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use rustix::process::Signal;
+use windlass_client::Leader;
+use windlass_client::coordinators::{Campaign, Coordinator, CoordinatorError};
+
+use crate::cli::StopSignals;
+use crate::modules::{CommandLine, Deadline, Spawner, hide_from_commands, this_program};
+
+/// The settings of `windlass lead`.
+pub(crate) struct Lead {
+    pub(crate) coordinator: Arc<dyn Coordinator>,
+    pub(crate) campaign: Campaign,
+    /// The executable of the command; without a slash it is looked up in `PATH`.
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    /// Variables of this process that the command does not inherit.
+    pub(crate) withheld: Vec<OsString>,
+    /// Whether to campaign again when leadership is lost.
+    pub(crate) restarts: bool,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The command ended by itself, or after a signal that was passed on.
+    Exited(ExitStatus),
+    /// Leadership was lost, and the command ended because of that.
+    Lost,
+    /// A signal came while no command ran.
+    Signalled(Signal),
+}
+
+impl Lead {
+    /// Campaigns, and runs the command when elected.
+    ///
+    /// # Errors
+    /// When the coordinator permanently refuses the campaign, or processes cannot be started.
+    pub(crate) async fn run(self, mut signals: StopSignals) -> anyhow::Result<End> {
+        hide_from_commands();
+        let spawner = Spawner::start(this_program()?).context("cannot start the guard of the command")?;
+        loop {
+            let leader = tokio::select! {
+                leader = Leader::campaign(&*self.coordinator, &self.campaign) => leader?,
+                signal = signals.next() => return Ok(End::Signalled(signal)),
+            };
+            let end = self.run_command(&spawner, &leader, &mut signals).await;
+            self.resign(leader).await;
+            match end.context("cannot run the command")? {
+                End::Lost if self.restarts => tracing::info!("standing by"),
+                end => return Ok(end),
+            }
+        }
+    }
+
+    /// Runs the command until it has ended.
+    async fn run_command(
+        &self,
+        spawner: &Spawner,
+        leader: &Leader,
+        signals: &mut StopSignals,
+    ) -> io::Result<End> {
+        let mut term = leader.term().clone();
+        let mut guarded_until = Deadline::term_at(&term);
+        spawner.set_deadline(Deadline::of(&term));
+        let (mut child, group) = spawner.spawn(self.command_line(leader.fence())).await?;
+        // The guard knows the group: the command may start. Its input is empty.
+        drop(child.stdin.take());
+        let (mut stops, mut is_killed, mut has_signal) = (false, false, false);
+        let status = loop {
+            tokio::select! {
+                status = child.wait() => break status?,
+                () = leader.lost(), if !is_killed => {
+                    tracing::warn!("leadership is lost: killing the command");
+                    (stops, is_killed) = (true, true);
+                    group.kill_all();
+                }
+                // The guard sends both signals if this process is stopped.
+                () = leader.at_risk(), if !stops => {
+                    tracing::warn!("no renewal succeeded for two thirds of the time: the command gets SIGTERM");
+                    stops = true;
+                    spawner.set_deadline(Deadline::last_of(&term));
+                    group.signal(Signal::TERM);
+                }
+                _ = term.changed(), if !stops => {
+                    // After that time the guard has sent SIGTERM.
+                    stops = Instant::now() >= guarded_until;
+                    if !stops {
+                        guarded_until = Deadline::term_at(&term);
+                        spawner.set_deadline(Deadline::of(&term));
+                    }
+                }
+                signal = signals.next() => {
+                    let signal = if has_signal { Signal::KILL } else { signal };
+                    tracing::info!(signal = signal.as_raw(), "passing a signal on to the command");
+                    has_signal = true;
+                    group.signal(signal);
+                }
+            }
+        };
+        let is_lost = stops || Instant::now() >= guarded_until;
+        // What the command left behind must not outlive leadership, whatever its group.
+        group.kill_all();
+        group.until_gone().await;
+        drop(group);
+        if is_lost {
+            tracing::warn!(%status, "the command ended because leadership was lost");
+            return Ok(End::Lost);
+        }
+        Ok(End::Exited(status))
+    }
+
+    fn command_line(&self, fence: u64) -> CommandLine {
+        CommandLine {
+            path: self.program.clone(),
+            arguments: self.arguments.clone(),
+            folder: None,
+            is_read: false,
+            unset: self.withheld.clone(),
+            set: vec![
+                ("WINDLASS_FENCE", fence.to_string()),
+                ("WINDLASS_LEADER_NAME", self.campaign.name.clone()),
+            ],
+        }
+    }
+
+    /// Lets the next candidate lead at once.
+    async fn resign(&self, leader: Leader) {
+        match leader.resign().await {
+            Ok(()) | Err(CoordinatorError::Lost(_)) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot resign: the next candidate leads when the lease is over");
+            }
+        }
+    }
+}

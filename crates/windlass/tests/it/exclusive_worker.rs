@@ -1,0 +1,130 @@
+//! `windlass worker --exclusive` under real coordinators: leaders that are killed, stopped and cut off, and a ledger
+//! that their commands write.
+
+use std::{fs, path::PathBuf, time::Instant};
+
+use super::{
+    coordinators::{LEASE, Ledger, Process, on_each, run},
+    site::{Site, script, store, until_within},
+};
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Acts for about half a second, from a process that the command started; ignores SIGTERM.
+const ACTS: &str = "trap '' TERM
+(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  echo \"$WINDLASS_LEADER_FENCE $WINDLASS_TASK\"; sleep 0.02
+done >> LEDGER) & wait";
+
+/// A server with a flow whose tasks act, and a ledger.
+struct Stage {
+    site: Site,
+    ledger: Ledger,
+    name: String,
+}
+
+impl Stage {
+    fn new(name: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let site = Site::open(dir, &store, &[]);
+        site.apply("flow: act\nsteps: [{ name: one, run: m.act, timeout: 1m }]\n");
+        let ledger = Ledger::new();
+        let module = PathBuf::from(site.path("modules/m"));
+        fs::create_dir_all(&module).unwrap();
+        script(&module.join("act"), &ACTS.replace("LEDGER", &ledger.file().display().to_string()));
+        Self { site, ledger, name: name.to_owned() }
+    }
+
+    fn worker(&self, url: &str, name: &str) -> Process {
+        let modules = self.site.path("modules");
+        let arguments = ["worker", "--server", &self.site.url, "--modules", &modules, "--concurrency", "3"];
+        let exclusive = ["--name", name, "--exclusive", &self.name, "--exclusive-lease", LEASE];
+        let coordinator = ["--coordinator", url];
+        Process::start(
+            &[&arguments[..], &exclusive, &coordinator].concat(),
+            &self.ledger.dir().join(format!("{name}.log")),
+        )
+    }
+
+    fn start_tasks(&self, count: usize) {
+        for _ in 0..count {
+            self.site.start_task("act");
+        }
+    }
+
+    /// Waits until this number of tasks has succeeded.
+    fn done(&self, count: usize) {
+        until_within(PATIENCE, "all tasks succeed", || {
+            let counts = self.site.json(&["task", "list", "--status", "succeeded", "--count"]);
+            (counts["total"].as_u64() == Some(count as u64)).then_some(())
+        });
+    }
+
+    /// The number of the worker that leads.
+    fn leads(&self, url: &str) -> usize {
+        let leader: serde_json::Value = until_within(PATIENCE, "the leader is shown", || {
+            let output = run(&["leader", &self.name, "--coordinator", url, "-o", "json"]);
+            serde_json::from_slice(&output.stdout).ok()
+        });
+        leader["id"].as_str().unwrap().trim_start_matches("worker-").parse().unwrap()
+    }
+}
+
+#[test]
+fn one_worker_at_a_time_works_whether_leaders_are_killed_or_stopped() {
+    on_each(|kind| {
+        let stage = Stage::new("one-worker");
+        let url = kind.url();
+        let mut workers: Vec<Process> =
+            (0..3).map(|number| stage.worker(&url, &format!("worker-{number}"))).collect();
+        stage.start_tasks(40);
+        let first = stage.ledger.next_after(0);
+        workers[stage.leads(&url)].0.kill().unwrap();
+        let killed = Instant::now();
+        let second = stage.ledger.next_after(first);
+        kind.say("after SIGKILL the next worker works", killed);
+        let stopped = stage.leads(&url);
+        workers[stopped].signal("STOP");
+        let at = Instant::now();
+        let third = stage.ledger.next_after(second);
+        kind.say("after SIGSTOP the next worker works", at);
+        workers[stopped].signal("CONT");
+        stage.done(40);
+        assert_eq!(stage.ledger.reigns(), [first, second, third], "never two at once");
+        // A clean end lets the next one take over at once: the one that was stopped stands by.
+        stage.start_tasks(20);
+        let third_worker = stage.leads(&url);
+        workers[third_worker].signal("TERM");
+        assert_eq!(workers[third_worker].code(), Some(0));
+        let ended = Instant::now();
+        let fourth = stage.ledger.next_after(third);
+        kind.say("after SIGTERM the next worker works", ended);
+        assert_eq!(stage.leads(&url), stopped);
+        stage.done(60);
+        assert_eq!(stage.ledger.reigns(), [first, second, third, fourth]);
+    });
+}
+
+#[test]
+fn a_worker_that_is_cut_off_from_its_coordinator_stops_and_works_again_later() {
+    on_each(|kind| {
+        let stage = Stage::new("cut-off-worker");
+        let (network, url) = kind.proxied();
+        let _worker = stage.worker(&url, "worker-0");
+        stage.start_tasks(6);
+        let first = stage.ledger.next_after(0);
+        network.cut();
+        let cut = Instant::now();
+        until_within(PATIENCE, "it stands by", || {
+            let log = fs::read_to_string(stage.ledger.dir().join("worker-0.log")).unwrap();
+            log.contains("stopping the running attempts").then_some(())
+        });
+        network.heal();
+        stage.start_tasks(6);
+        let second = stage.ledger.next_after(first);
+        kind.say("it works again", cut);
+        stage.done(12);
+        assert_eq!(stage.ledger.reigns(), [first, second]);
+    });
+}
