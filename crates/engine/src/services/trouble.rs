@@ -125,7 +125,7 @@ impl Trouble {
         self.tell_as(None, engine, id, describe, now).await
     }
 
-    /// As [`Trouble::tell`]; `led`: the user of the broker is the leader of a service.
+    /// The same for a user of the broker that leads a service: `led` is its leadership.
     pub(super) async fn tell_as(
         &self,
         led: Option<Leadership>,

@@ -207,7 +207,7 @@ impl World {
     }
 }
 
-/// What a server says of itself.
+/// A server as it reports itself.
 fn server(number: u64) -> ServerState {
     ServerState {
         id: ServerId(number.into()),
