@@ -56,22 +56,27 @@ impl Campaign {
         self.lease / RENEWALS_PER_LEASE
     }
 
+    /// Checks a name, which may be one of any product.
+    ///
+    /// # Errors
+    /// [`CoordinatorError::Invalid`] with what a name may have.
+    pub fn check_name(name: &str) -> Result<(), CoordinatorError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+        let is_part = |part: &str| !["", ".", ".."].contains(&part);
+        if name.len() > NAME_BYTES_MAX || !name.chars().all(allowed) || !name.split('/').all(is_part) {
+            return Err(invalid(format!(
+                "invalid name {name:?}: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . - and single slashes between parts"
+            )));
+        }
+        Ok(())
+    }
+
     /// Checks what is common to all products.
     ///
     /// # Errors
     /// [`CoordinatorError::Invalid`] with the field that is wrong.
     pub fn check(&self) -> Result<(), CoordinatorError> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
-        let is_part = |part: &str| !["", ".", ".."].contains(&part);
-        if self.name.len() > NAME_BYTES_MAX
-            || !self.name.chars().all(allowed)
-            || !self.name.split('/').all(is_part)
-        {
-            return Err(invalid(format!(
-                "invalid name {:?}: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . - and single slashes between parts",
-                self.name
-            )));
-        }
+        Self::check_name(&self.name)?;
         if self.id.is_empty() || self.id.len() > ID_BYTES_MAX || self.id.chars().any(char::is_control) {
             return Err(invalid(format!(
                 "invalid id {:?} of a candidate: use 1 to {ID_BYTES_MAX} bytes without control characters",

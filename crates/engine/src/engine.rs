@@ -71,7 +71,7 @@ pub enum EngineError {
         /// The unsuitable value of its key, or the error of the evaluation.
         message: String,
     },
-    /// The name of the exclusive queue of the submitted task could not be computed.
+    /// The name of the exclusive queue of the task could not be computed, or its parent has the queue.
     #[error("`exclusive` of the flow {flow}: {message}")]
     NoQueueName {
         /// The flow.

@@ -13,11 +13,12 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use rustix::process::Signal;
+use tokio::process::Child;
 use windlass_client::Leader;
-use windlass_client::coordinators::{Campaign, Coordinator, CoordinatorError};
+use windlass_client::coordinators::{Campaign, Coordinator};
 
 use crate::cli::StopSignals;
-use crate::modules::{CommandLine, Deadline, Spawner, hide_from_commands, this_program};
+use crate::modules::{CommandLine, Deadline, Group, Spawner, hide_from_commands, this_program};
 
 /// The settings of `windlass lead`.
 pub(crate) struct Lead {
@@ -37,8 +38,8 @@ pub(crate) struct Lead {
 pub(crate) enum End {
     /// The command ended by itself, or after a signal that was passed on.
     Exited(ExitStatus),
-    /// Leadership was lost, and the command ended because of that.
-    Lost,
+    /// Leadership was lost, and the command ended because of that. A signal that was passed on before, if one came.
+    Lost(Option<Signal>),
     /// A signal came while no command ran.
     Signalled(Signal),
 }
@@ -56,29 +57,57 @@ impl Lead {
                 leader = Leader::campaign(&*self.coordinator, &self.campaign) => leader?,
                 signal = signals.next() => return Ok(End::Signalled(signal)),
             };
-            let end = self.run_command(&spawner, &leader, &mut signals).await;
-            self.resign(leader).await;
+            let (end, is_gone) = self.run_command(&spawner, &leader, &mut signals).await;
+            if is_gone {
+                self.resign(leader).await;
+            } else {
+                tracing::warn!(
+                    "processes of the command are still there: the next candidate leads when the lease is over"
+                );
+            }
             match end.context("cannot run the command")? {
-                End::Lost if self.restarts => tracing::info!("standing by"),
+                End::Lost(None) if self.restarts => tracing::info!("standing by"),
                 end => return Ok(end),
             }
         }
     }
 
-    /// Runs the command until it has ended.
+    /// Runs the command until it has ended. Returns how, and whether all of its processes have gone.
     async fn run_command(
         &self,
         spawner: &Spawner,
         leader: &Leader,
         signals: &mut StopSignals,
+    ) -> (io::Result<End>, bool) {
+        spawner.set_deadline(Deadline::of(leader.term()));
+        let (child, group) = match spawner.spawn(self.command_line(leader.fence())).await {
+            Ok(started) => started,
+            Err(error) => return (Err(error), true),
+        };
+        let end = self.see_through(spawner, leader, signals, child, &group).await;
+        // What the command left behind must not outlive leadership, whatever its group.
+        group.kill_all();
+        (end, group.is_gone().await)
+    }
+
+    /// Lets a started command run, and waits for its end.
+    async fn see_through(
+        &self,
+        spawner: &Spawner,
+        leader: &Leader,
+        signals: &mut StopSignals,
+        mut child: Child,
+        group: &Group,
     ) -> io::Result<End> {
         let mut term = leader.term().clone();
         let mut guarded_until = Deadline::term_at(&term);
-        spawner.set_deadline(Deadline::of(&term));
-        let (mut child, group) = spawner.spawn(self.command_line(leader.fence())).await?;
-        // The guard knows the group: the command may start. Its input is empty.
+        // This process may have been stopped since it was elected.
+        if term.is_at_risk() {
+            return Ok(End::Lost(None));
+        }
+        // The guard is told of the group: the command may start. Its input is empty.
         drop(child.stdin.take());
-        let (mut stops, mut is_killed, mut has_signal) = (false, false, false);
+        let (mut stops, mut is_killed, mut asked) = (false, false, None);
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status?,
@@ -103,21 +132,16 @@ impl Lead {
                     }
                 }
                 signal = signals.next() => {
-                    let signal = if has_signal { Signal::KILL } else { signal };
-                    tracing::info!(signal = signal.as_raw(), "passing a signal on to the command");
-                    has_signal = true;
-                    group.signal(signal);
+                    let sent = if asked.is_some() { Signal::KILL } else { signal };
+                    tracing::info!(signal = sent.as_raw(), "passing a signal on to the command");
+                    asked.get_or_insert(signal);
+                    group.signal(sent);
                 }
             }
         };
-        let is_lost = stops || Instant::now() >= guarded_until;
-        // What the command left behind must not outlive leadership, whatever its group.
-        group.kill_all();
-        group.until_gone().await;
-        drop(group);
-        if is_lost {
+        if stops || Instant::now() >= guarded_until {
             tracing::warn!(%status, "the command ended because leadership was lost");
-            return Ok(End::Lost);
+            return Ok(End::Lost(asked));
         }
         Ok(End::Exited(status))
     }
@@ -138,11 +162,8 @@ impl Lead {
 
     /// Lets the next candidate lead at once.
     async fn resign(&self, leader: Leader) {
-        match leader.resign().await {
-            Ok(()) | Err(CoordinatorError::Lost(_)) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot resign: the next candidate leads when the lease is over");
-            }
+        if let Err(error) = leader.resign().await {
+            tracing::warn!(%error, "cannot resign: the next candidate leads when the lease is over");
         }
     }
 }

@@ -146,17 +146,21 @@ impl Leader {
     /// When this is uncertain: then leadership ends by the lease.
     pub async fn resign(mut self) -> Result<(), CoordinatorError> {
         self.renewing.abort();
+        // Once it has ended, the term is lost for all who have it.
+        let _ = (&mut self.renewing).await;
         let Some(leadership) = self.leadership.take() else { return Ok(()) };
         let mut pacing = Pacing::default();
-        for _ in 1..RESIGNATIONS_MAX {
+        for tries in 1.. {
             match leadership.resign().await {
-                Err(error) if error.is_passing() => tokio::time::sleep(pacing.failed()).await,
+                Err(error) if error.is_passing() && tries < RESIGNATIONS_MAX => {
+                    tokio::time::sleep(pacing.failed()).await;
+                }
                 // What has ended needs no resignation.
-                Ok(()) | Err(CoordinatorError::Lost(_)) => return Ok(()),
+                Ok(()) | Err(CoordinatorError::Lost(_)) => break,
                 Err(error) => return Err(error),
             }
         }
-        leadership.resign().await
+        Ok(())
     }
 }
 

@@ -71,9 +71,8 @@ impl Exclusive {
 
 /// Lets the next worker lead at once.
 async fn resign(leader: Leader) {
-    match leader.resign().await {
-        Ok(()) | Err(CoordinatorError::Lost(_)) => {}
-        Err(error) => warn!(%error, "cannot resign: the next worker leads when the lease is over"),
+    if let Err(error) = leader.resign().await {
+        warn!(%error, "cannot resign: the next worker leads when the lease is over");
     }
 }
 

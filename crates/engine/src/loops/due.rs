@@ -7,7 +7,7 @@ use windlass_core::Millis;
 use super::{Timer, wait_until_due};
 use crate::{
     Engine,
-    services::{ChangePoller, Dispatcher, LeaseKeeper, Messenger, Reclaimer, Timekeeper},
+    services::{ChangePoller, Dispatcher, LeaseKeeper, MESSAGES_MAX, Messenger, Reclaimer, Timekeeper},
 };
 
 /// The pause between two checks for attempts that other servers made ready. A store reports an attempt that arrives at
@@ -58,7 +58,9 @@ pub async fn deliver_messages(engine: Arc<Engine>, timer: impl Timer) {
         if let Err(error) = &delivered {
             tracing::warn!(%error, "messages could not be delivered; trying again");
         }
-        wait_until_due(&timer, None, delivered.is_err(), engine.messages().wait()).await;
+        // After a full round more may wait, and delivering those need not send any.
+        let wake = delivered.as_ref().is_ok_and(|count| *count >= MESSAGES_MAX).then_some(Millis(0));
+        wait_until_due(&timer, wake, delivered.is_err(), engine.messages().wait()).await;
     }
 }
 

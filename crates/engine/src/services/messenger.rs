@@ -13,7 +13,7 @@ use super::leading::Led;
 use crate::{Engine, EngineError, RoundsOf, deciding::inbox::Item};
 
 /// The maximum number of messages delivered in one round.
-const ROUND_MAX: usize = 1000;
+pub(crate) const MESSAGES_MAX: usize = 1000;
 
 /// With several servers, each one delivers its own messages at once. The timekeeping server delivers messages that are
 /// still there after this time, because their sender is gone.
@@ -46,7 +46,7 @@ impl Messenger {
     }
 
     async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {
-        let mut messages = self.engine.store.messages(self.engine.beside_damaged(ROUND_MAX)).await?;
+        let mut messages = self.engine.store.messages(self.engine.beside_damaged(MESSAGES_MAX)).await?;
         if self.engine.store.cluster().is_some() {
             messages = self.left(messages, now);
         }

@@ -26,6 +26,7 @@ pub use janitor::Janitor;
 pub use lease_keeper::LeaseKeeper;
 pub(crate) use lease_keeper::LeaseRounds;
 pub use membership::{HEARTBEAT_EVERY, Membership, SERVICE_LEASE};
+pub(crate) use messenger::MESSAGES_MAX;
 pub use messenger::Messenger;
 pub use offering::OfferedAt;
 pub use outbox_relay::{OutboxRelay, WriteEvent};

@@ -176,7 +176,11 @@ fn a_flow_may_ask_for_a_refusal() {
     assert_eq!(world.try_submit("charge", PARAMS, None).unwrap_err(), conflict);
     assert_eq!(world.try_submit("charge", PARAMS, key(2)).unwrap_err(), conflict);
     let again = world.try_submit("charge", PARAMS, key(1)).unwrap();
-    assert_eq!(id_of(&again), (first, Some(Existing::IdempotencyKey)), "a repeated request does not conflict");
+    assert_eq!(
+        id_of(&again),
+        (first, Some(Existing::IdempotencyKey)),
+        "a repeated request does not conflict"
+    );
     fail(&world, 1);
     let second = world.try_submit("charge", PARAMS, key(2)).unwrap();
     assert_eq!(second.existing, None, "a refused request takes no key");

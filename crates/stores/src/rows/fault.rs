@@ -44,6 +44,11 @@ impl Fault {
         self.is(Kind::Contention)
     }
 
+    /// Another server has the lease of the service that writes.
+    pub(crate) fn is_lease_lost(&self) -> bool {
+        self.is(Kind::LeaseLost)
+    }
+
     /// A row exists that was expected to be new.
     pub(crate) fn is_taken(&self) -> bool {
         self.is(Kind::Taken)

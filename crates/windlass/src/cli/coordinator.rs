@@ -44,6 +44,11 @@ pub(crate) struct CampaignArgs {
 }
 
 impl CoordinatorArgs {
+    /// Whether there is a URL.
+    pub(crate) fn is_given(&self) -> bool {
+        self.coordinator.is_some() || self.coordinator_file.is_some()
+    }
+
     /// Makes the coordinator; connects later.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use std::{
 use clap::Args;
 use rustix::process::Signal;
 use serde_json::json;
+use windlass_client::coordinators::Campaign;
 
 use super::{
     connection::ConnectionArgs,
@@ -76,7 +77,7 @@ impl LeadArgs {
         let lead = Lead { coordinator, campaign, program: program.into(), arguments, withheld, restarts };
         Ok(match lead.run(signals).await? {
             End::Exited(status) => ExitCode::from(code(status)),
-            End::Lost => Exit::LeadershipLost.into(),
+            End::Lost(_) => Exit::LeadershipLost.into(),
             End::Signalled(signal) => ExitCode::from(of_signal(signal)),
         })
     }
@@ -105,6 +106,7 @@ impl LeaderArgs {
     /// Shows the leader, if there is one.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         let coordinator = self.coordinator.open()?;
+        Campaign::check_name(&self.name)?;
         let leader = coordinator.leader(&self.name).await?;
         let Some(leader) = leader else {
             eprintln!("windlass: nobody leads {}", self.name);

@@ -98,6 +98,9 @@ impl WorkerArgs {
         });
         let exclusive = exclusive.transpose()?;
         logging::start();
+        if exclusive.is_none() && self.coordinator.is_given() {
+            tracing::warn!("without --exclusive the coordinator is not used: this worker always works");
+        }
         let broker = match &self.broker_file {
             Some(file) => Some(read_secret(file, "URL of the broker")?),
             None => self.broker,

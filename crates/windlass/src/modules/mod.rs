@@ -39,7 +39,7 @@ mod verdict;
 
 pub(crate) use deadline::Deadline;
 pub(crate) use serve::{default_name, hide_from_commands, this_program};
-pub(crate) use spawner::{CommandLine, Spawner};
+pub(crate) use spawner::{CommandLine, Group, Spawner};
 
 pub use catalogue::{Catalogue, CatalogueError, PassedOver};
 pub use guard::{GUARD_COMMAND, guard_main};

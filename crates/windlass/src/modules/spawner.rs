@@ -145,15 +145,16 @@ impl Group {
         self.ended = true;
     }
 
-    /// Waits until no process of the group is left, for some time at most: one that waits to be reaped by a
-    /// careless parent never goes.
-    pub(crate) async fn until_gone(&self) {
+    /// Waits until no process of the group is left, for half a second at most: one that waits for a slow disk, or to
+    /// be reaped by a careless parent, may stay. Returns whether all have gone.
+    pub(crate) async fn is_gone(&self) -> bool {
         for _ in 0..GONE_TRIES {
             if rustix::process::test_kill_process_group(self.id).is_err() {
-                return;
+                return true;
             }
             tokio::time::sleep(GONE_PAUSE).await;
         }
+        false
     }
 
     /// Kills the group and the processes that have left it.
@@ -302,7 +303,9 @@ impl Thread {
 
     fn start_guard(&mut self) -> io::Result<()> {
         let mut command = Command::new(&self.program);
+        // Commands could read the variables of the guard, and the secrets in them.
         command
+            .env_clear()
             .arg0("windlass")
             .arg(GUARD_COMMAND)
             .args(self.cgroup.as_ref().map(Cgroup::path))

@@ -188,6 +188,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
         (&["lead", "n", "--coordinator", "etcd://h", "--lease", "1s", "--", "sh"], 2, "invalid lease"),
         (&["lead", "n", "--coordinator", "etcd://h", "--", "no-such"], 2, "there is no such command"),
         (&["leader", "n", "--coordinator", "etcd://u:secret@127.0.0.1:9"], 5, "unavailable"),
+        (&["leader", "a//b?c", "--coordinator", "consul://:secret@127.0.0.1:9"], 2, "invalid name"),
     ] {
         let output = run(arguments);
         let said = text(&output.stderr);

@@ -153,7 +153,7 @@ impl<D: CommitSql> Committer<D> {
             }
             careful |= fault.is_taken();
             let again = claims || fault.is_taken() || fault.is_contention() || fault.is_lost_connection();
-            if !again || tries >= TRIES_MAX {
+            if !again || fault.is_lease_lost() || tries >= TRIES_MAX {
                 return Err(fault.into());
             }
             tracing::debug!(%fault, tries, "a batch is committed again");

@@ -79,10 +79,12 @@ fn a_command_cannot_read_the_secrets_of_its_worker() {
     let mut site = Site::start();
     let module = site.dir.path().join("modules/m");
     fs::create_dir_all(&module).expect("module folder");
-    // Both its own environment, and its worker's. The shell has already split off: its parent is the worker.
+    // Its own environment, its worker's, and those of all others: the guard is among them. The shell has already split
+    // off: its parent is the worker.
     script(
         &module.join("look"),
-        "{ cat /proc/$PPID/environ; tr '\\0' '\\n' </proc/self/environ; } >seen 2>refused; echo '{}'",
+        "{ cat /proc/$PPID/environ; tr '\\0' '\\n' </proc/self/environ; cat /proc/[0-9]*/environ; } >seen 2>refused
+        echo '{}'",
     );
     site.apply("flow: look\nsteps: [{ name: one, run: m.look }]");
     fs::write(site.dir.path().join("token"), "a-secret-in-a-file\n").expect("written");
