@@ -134,6 +134,19 @@ impl Drop for Spawner {
     }
 }
 
+/// The states of the processes of a group, as letters; none where the system does not list processes.
+fn members(group: Pid) -> Option<impl Iterator<Item = char>> {
+    let group = group.as_raw_nonzero().to_string();
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    Some(processes.filter_map(move |process| {
+        let stat = std::fs::read_to_string(process.path().join("stat")).ok()?;
+        // `PID (NAME) STATE PARENT GROUP …`; the name may have spaces and brackets.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        (fields.nth(1)? == group).then_some(state)
+    }))
+}
+
 impl Group {
     /// Sends a signal to every process of the group. Does nothing if the group has ended.
     pub(crate) fn signal(&self, signal: Signal) {
@@ -145,16 +158,22 @@ impl Group {
         self.ended = true;
     }
 
-    /// Waits until no process of the group is left, for half a second at most: one that waits for a slow disk, or to
-    /// be reaped by a careless parent, may stay. Returns whether all have gone.
+    /// Waits until no process of the group runs, for half a second at most: one that waits for a slow disk may stay.
+    /// Returns whether all have gone.
     pub(crate) async fn is_gone(&self) -> bool {
         for _ in 0..GONE_TRIES {
-            if rustix::process::test_kill_process_group(self.id).is_err() {
+            if !self.runs() {
                 return true;
             }
             tokio::time::sleep(GONE_PAUSE).await;
         }
         false
+    }
+
+    /// Whether a process of the group runs. One that has ended may wait for a careless parent to look.
+    fn runs(&self) -> bool {
+        let exists = rustix::process::test_kill_process_group(self.id).is_ok();
+        exists && members(self.id).is_none_or(|mut states| states.any(|state| !"ZX".contains(state)))
     }
 
     /// Kills the group and the processes that have left it.
