@@ -105,7 +105,7 @@ impl Lead {
         if term.is_at_risk() {
             return Ok(End::Lost(None));
         }
-        // The guard is told of the group: the command may start. Its input is empty.
+        // The guard has been given the group: the command may start. Its input is empty.
         drop(child.stdin.take());
         let (mut stops, mut is_killed, mut asked) = (false, false, None);
         let status = loop {
