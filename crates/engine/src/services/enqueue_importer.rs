@@ -71,11 +71,8 @@ impl EnqueueImporter {
     /// # Errors
     /// When the store fails, or the inbox is full; the rows stay.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        let round = match self.engine.leads(Service::Enqueuing, now) {
-            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
-            None => Ok(0),
-        };
-        self.engine.rounds.note(RoundsOf::EnqueueImporter, round)
+        let round = |led| self.round(led, now);
+        self.engine.round_of(RoundsOf::EnqueueImporter, Service::Enqueuing, now, round).await
     }
 
     async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {

@@ -28,11 +28,8 @@ impl Janitor {
     /// # Errors
     /// When the store fails.
     pub async fn run_once(&self, now: Now) -> Result<u64, EngineError> {
-        let round = match self.engine.leads(Service::Sweeping, now) {
-            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
-            None => Ok(0),
-        };
-        self.engine.rounds.note(RoundsOf::Janitor, round)
+        let round = |led| self.round(led, now);
+        self.engine.round_of(RoundsOf::Janitor, Service::Sweeping, now, round).await
     }
 
     async fn round(&self, led: Led, now: Now) -> Result<u64, EngineError> {

@@ -6,12 +6,13 @@
 
 use std::{
     collections::BTreeMap,
+    future::Future,
     sync::{Mutex, OnceLock, PoisonError},
 };
 
 use windlass_store::{Change, Leadership, Leave, Now, Outcome, ServerId, Service, ServiceLease, StoreError};
 
-use crate::{Engine, EngineError};
+use crate::{Engine, EngineError, RoundsOf};
 
 /// The service leases of this server.
 #[derive(Debug, Default)]
@@ -74,6 +75,21 @@ impl Engine {
         now: Now,
     ) -> Result<Vec<Outcome>, StoreError> {
         Ok(self.store.commit_and_claim(changes, &[], &Leave::default(), led, now).await?.0)
+    }
+
+    /// Makes a round of a service if this server leads it, and records how it went.
+    pub(crate) async fn round_of<T: Default, R: Future<Output = Result<T, EngineError>>>(
+        &self,
+        of: RoundsOf,
+        service: Service,
+        now: Now,
+        round: impl FnOnce(Led) -> R,
+    ) -> Result<T, EngineError> {
+        let result = match self.leads(service, now) {
+            Some(led) => self.unless_lost(led, round(led).await),
+            None => Ok(T::default()),
+        };
+        self.rounds.note(of, result)
     }
 
     /// The result of a round of a led service. If the store has refused a write because another server has the lease, the

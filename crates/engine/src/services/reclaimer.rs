@@ -44,11 +44,8 @@ impl Reclaimer {
     /// # Errors
     /// When the store fails; the next round repeats it.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        let round = match self.engine.leads(Service::Timekeeping, now) {
-            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
-            None => Ok(0),
-        };
-        self.engine.rounds.note(RoundsOf::Reclaimer, round)
+        let round = |led| self.round(led, now);
+        self.engine.round_of(RoundsOf::Reclaimer, Service::Timekeeping, now, round).await
     }
 
     async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {

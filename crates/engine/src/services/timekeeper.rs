@@ -28,11 +28,8 @@ impl Timekeeper {
     /// # Errors
     /// When the store fails; due items stay due.
     pub async fn run_once(&self, now: Now) -> Result<usize, EngineError> {
-        let round = match self.engine.leads(Service::Timekeeping, now) {
-            Some(led) => self.engine.unless_lost(led, self.round(led, now).await),
-            None => Ok(0),
-        };
-        self.engine.rounds.note(RoundsOf::Timekeeper, round)
+        let round = |led| self.round(led, now);
+        self.engine.round_of(RoundsOf::Timekeeper, Service::Timekeeping, now, round).await
     }
 
     async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {

@@ -11,30 +11,15 @@ use windlass_engine::{
     EngineError, Exchange, RoundsOf, WorkerReport,
     services::{Janitor, OutboxRelay, Timekeeper, WriteEvent},
 };
-use windlass_store::{Retention, Store as _, memory::SharedStore};
+use windlass_store::{Retention, Store as _};
 
 use crate::{
     broker::TestBroker,
+    two_servers::Two,
     world::{World, failed, flow, ok, submission},
 };
 
-/// Two servers on one store. The first one leads every service, and the other one only watches.
-struct Two {
-    store: SharedStore,
-    one: World,
-    other: World,
-}
-
 impl Two {
-    fn new() -> Self {
-        let store = SharedStore::new([7; 32]);
-        let (one, other) = (Arc::new(store.clone()), Arc::new(store.clone()));
-        let two = Self { store, one: World::over(one, 1), other: World::over(other, 2) };
-        two.one.be_heard();
-        two.other.be_heard();
-        two
-    }
-
     /// The first server stands still from now on, and the other one has taken its leases.
     fn take_over(&self) {
         self.other.be_away_unserved(15_000);

@@ -22,6 +22,7 @@ mod portions;
 mod reports;
 mod restarts;
 mod servers;
+mod two_servers;
 mod unique;
 mod why;
 mod world;

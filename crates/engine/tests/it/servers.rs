@@ -6,47 +6,13 @@ use std::{pin::pin, sync::Arc, task::Poll};
 use futures_executor::block_on;
 use futures_util::StreamExt as _;
 use windlass_core::{ActState, AlarmKind, Command, Millis, TaskId};
-use windlass_engine::{
-    ReportStatus, Said,
-    services::{HEARTBEAT_EVERY, SERVICE_LEASE},
-};
+use windlass_engine::{ReportStatus, Said, services::SERVICE_LEASE};
 use windlass_store::{Members as _, SERVER_FORGOTTEN_AFTER, memory::SharedStore};
 
-use crate::world::{World, flow, ok};
-
-/// Two servers on one store; the first one keeps time.
-struct Two {
-    store: SharedStore,
-    one: World,
-    other: World,
-}
-
-impl Two {
-    fn new() -> Self {
-        let store = SharedStore::new([7; 32]);
-        let (one, other) = (Arc::new(store.clone()), Arc::new(store.clone()));
-        let two = Self { store, one: World::over(one, 1), other: World::over(other, 2) };
-        two.be_heard();
-        two
-    }
-
-    fn be_heard(&self) {
-        self.one.be_heard();
-        self.other.be_heard();
-    }
-
-    /// Time passes, with both at work.
-    fn pass(&self, ms: i64) {
-        const STEP_MS: i64 = 50;
-        for at in 1..=ms / STEP_MS {
-            self.one.pass(STEP_MS);
-            self.other.pass(STEP_MS);
-            if (at * STEP_MS) % i64::try_from(HEARTBEAT_EVERY.0).unwrap() == 0 {
-                self.be_heard();
-            }
-        }
-    }
-}
+use crate::{
+    two_servers::Two,
+    world::{World, flow, ok},
+};
 
 #[test]
 fn an_attached_worker_may_report_to_another_server_than_it_polls() {
