@@ -40,7 +40,7 @@ fn the_demo_tells_its_story() {
         fs::read_dir(folder.path()).expect("readable").next().expect("its folder").expect("readable").path();
     assert!(kept.join("instances/archive/my.cnf").is_file());
     assert!(kept.join("windlass.db").is_file());
-    assert_eq!(processes_in(folder.path()), Vec::<String>::new());
+    until_nothing_runs(folder.path());
 }
 
 #[test]

@@ -10,10 +10,11 @@ use super::{
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Acts for about half a second, from a process that the command started; ignores SIGTERM.
+/// Acts for about half a second, and as long as there is a file `LEDGER.goes-on`, from a process that the command
+/// started; ignores SIGTERM.
 const ACTS: &str = "trap '' TERM
-(for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-  echo \"$WINDLASS_LEADER_FENCE $WINDLASS_TASK\"; sleep 0.02
+(i=0; while [ $i -lt 20 ] || [ -e LEDGER.goes-on ]; do
+  echo \"$WINDLASS_LEADER_FENCE $WINDLASS_TASK\"; sleep 0.02; i=$((i + 1))
 done >> LEDGER) & wait";
 
 /// A server with a flow whose tasks act, and a ledger.
@@ -45,6 +46,12 @@ impl Stage {
             &[&arguments[..], &exclusive, &coordinator].concat(),
             &self.ledger.dir().join(format!("{name}.log")),
         )
+    }
+
+    /// From now on commands do not end, or end again.
+    fn go_on(&self, on: bool) {
+        let file = self.ledger.file().with_extension("goes-on");
+        if on { fs::write(file, "") } else { fs::remove_file(file) }.unwrap();
     }
 
     fn start_tasks(&self, count: usize) {
@@ -85,10 +92,13 @@ fn one_worker_at_a_time_works_whether_leaders_are_killed_or_stopped() {
         let second = stage.ledger.next_after(first);
         kind.say("after SIGKILL the next worker works", killed);
         let stopped = stage.leads(&url);
+        stage.go_on(true);
         workers[stopped].signal("STOP");
         let at = Instant::now();
+        // The commands of the stopped worker would go on: its guard has killed them by now.
         let third = stage.ledger.next_after(second);
         kind.say("after SIGSTOP the next worker works", at);
+        stage.go_on(false);
         workers[stopped].signal("CONT");
         stage.done(40);
         assert_eq!(stage.ledger.reigns(), [first, second, third], "never two at once");
