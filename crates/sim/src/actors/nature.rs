@@ -80,9 +80,9 @@ fn strike(world: &Rc<World>, fault: Fault) {
         Fault::StoreFull => {
             world.count("fault: disk full");
             let device = world.servers.device(server);
-            device.set_full(true);
+            device.set_full(true, world);
             world.tell(|| format!("the disk of server {server} is full"));
-            world.after(world.within(100..=5000), "room is made", move |_| device.set_full(false));
+            world.after(world.within(100..=5000), "room is made", move |world| device.set_full(false, world));
         }
         Fault::ServerStutters => {
             world.count("fault: server stutters");

@@ -152,11 +152,12 @@ impl HandOuts {
             self.calm_at.get_or_insert(now);
         }
         let is_healed = !self.cut_off || self.calm_at.is_some_and(|at| now - at > HEALED_AFTER_MS);
-        if !is_healed
-            || servers.clone().any(|server| !runs(server) || world.servers.device(server).is_disturbed(world))
-        {
+        if !is_healed || servers.clone().any(|server| !runs(server)) {
             self.disturbed_at = now;
         }
+        // It may have been slow and have recovered since the last look.
+        let devices = servers.map(|server| world.servers.device(server).disturbed_at(world));
+        self.disturbed_at = devices.fold(self.disturbed_at, u64::max);
         for (index, worker) in self.workers.iter_mut().enumerate() {
             let host = Host::Worker(index);
             if !world.is_paused(host) && world.network.is_heard(host, runs) {

@@ -53,8 +53,8 @@ struct Inner {
     full: bool,
     /// Until when all operations take much longer.
     slow_until: u64,
-    /// When the last write started in the slow phase ends.
-    slow_writes_until: u64,
+    /// When the last operation started in a slow phase ends, or the last full phase ended.
+    disturbed_until: u64,
 }
 
 struct Ticket {
@@ -105,20 +105,29 @@ impl Device {
         }
     }
 
-    pub(crate) fn set_full(&self, full: bool) {
-        self.inner().full = full;
+    pub(crate) fn set_full(&self, full: bool, world: &World) {
+        let mut inner = self.inner();
+        inner.full = full;
+        inner.disturbed_until = inner.disturbed_until.max(world.now());
     }
 
     /// Whether it is full, or slower than the world's stores.
     pub(crate) fn is_disturbed(&self, world: &World) -> bool {
         let inner = self.inner();
-        // Operations started in the slow phase end a while later.
-        let slow_until = (inner.slow_until + SLOW_MS_MAX).max(inner.slow_writes_until);
-        inner.full || inner.slow_until > 0 && slow_until > world.now()
+        inner.full || inner.disturbed_until > world.now()
+    }
+
+    /// The last time so far at which it was full, or slower than the world's stores.
+    pub(crate) fn disturbed_at(&self, world: &World) -> u64 {
+        let inner = self.inner();
+        if inner.full { world.now() } else { inner.disturbed_until.min(world.now()) }
     }
 
     pub(crate) fn slow_down(&self, until: u64) {
-        self.inner().slow_until = until;
+        let mut inner = self.inner();
+        inner.slow_until = until;
+        // Operations started in the slow phase end a while later.
+        inner.disturbed_until = inner.disturbed_until.max(until + SLOW_MS_MAX);
     }
 
     /// The machine stops: some of the writes in progress have reached the disk, the first ones first.
@@ -155,7 +164,7 @@ impl Device {
                     inner.writes.push_back(ticket);
                     inner.busy_until = inner.busy_until.max(world.now()) + took;
                     if slow {
-                        inner.slow_writes_until = inner.busy_until;
+                        inner.disturbed_until = inner.disturbed_until.max(inner.busy_until);
                     }
                     inner.busy_until
                 };
