@@ -43,6 +43,8 @@ pub(super) struct Batch {
     /// Tasks that were not loaded: those before them are as many as memory is to hold at once.
     unloaded: BTreeSet<TaskId>,
     others: Vec<(Change, Place)>,
+    /// Messages of this batch that are delivered in its commit.
+    pub(super) followed: BTreeSet<MessageId>,
     /// The number of steps that evaluating expressions took so far.
     pub(super) evaluated: u64,
 }
@@ -131,7 +133,7 @@ impl Batch {
         // that.
         let now = engine.latest.not_before(now);
         let duplicates = BTreeMap::new();
-        let (others, evaluated) = (Vec::new(), 0);
+        let (others, followed, evaluated) = (Vec::new(), BTreeSet::new(), 0);
         Ok(Self {
             now,
             tasks,
@@ -143,6 +145,7 @@ impl Batch {
             damaged,
             unloaded,
             others,
+            followed,
             evaluated,
         })
     }
@@ -233,7 +236,7 @@ impl Batch {
             Message::Lock { name, command } => self.tell_lock(name, command, id, place),
             Message::Granted { owner, name, .. }
                 if self.rests_on_changes(message) && !self.is_wanted(owner, name)
-                    || owner.is_task() && self.is_lock_changed(name) =>
+                    || owner.is_task() && self.is_lock_changed(name) && !self.followed.contains(id) =>
             {
                 return Some(Reply::Conflict);
             }
@@ -317,11 +320,14 @@ impl Batch {
         self.alarms.get_mut(id)?.decide(id, command, consumes, place, self.now.wall)
     }
 
-    /// The changes to commit, each with the items that wait for its outcome. Events are kept only for watchers.
+    /// The changes to commit, each with the items that wait for its outcome: what sends a message before what consumes
+    /// it ([`follow_ups`](super::follow_ups)). Events are kept only for watchers.
     /// Changes are marked for the event outbox only if the server announces events.
     pub(super) fn into_changes(self, watched: bool, announces: bool) -> (Vec<Change>, Vec<Part>) {
         let (mut changes, mut parts) = (Vec::new(), Vec::new());
-        for step in self.tasks.into_values().flat_map(|work| work.steps) {
+        let (firsts, follow_ups): (Vec<_>, Vec<_>) =
+            self.tasks.into_values().map(TaskWork::into_steps).unzip();
+        let put_task = |step: TaskStep, changes: &mut Vec<Change>, parts: &mut Vec<Part>| {
             let TaskStep { mut change, loaded, pending, stops } = step;
             change.announces = announces && !(change.consumes.is_some() && is_planted(Bug::OutboxForgotten));
             let events = watched.then(|| change.events.clone());
@@ -330,12 +336,14 @@ impl Batch {
             changes.push(Change::Task(Box::new(change)));
             let task = Some(TaskPart { loaded, events, stops });
             parts.push(Part { pending, task, logs, has_timer, sends });
-        }
+        };
+        firsts.into_iter().flatten().for_each(|step| put_task(step, &mut changes, &mut parts));
         for (change, pending) in self.locks.into_values().flat_map(|work| work.changes) {
             let sends = !change.messages.is_empty();
             changes.push(Change::Lock(change));
             parts.push(Part { pending, task: None, logs: None, has_timer: false, sends });
         }
+        follow_ups.into_iter().flatten().for_each(|step| put_task(step, &mut changes, &mut parts));
         for (change, pending) in self.alarms.into_values().flat_map(|work| work.changes) {
             changes.push(Change::Alarm(change));
             parts.push(Part { pending, task: None, logs: None, has_timer: false, sends: false });
@@ -358,7 +366,7 @@ async fn load_alarms(engine: &Engine, ids: Vec<AlarmId>) -> Result<BTreeMap<Alar
     Ok(ids.into_iter().zip(stored.into_iter().map(AlarmWork::new)).collect())
 }
 
-async fn load_locks(
+pub(super) async fn load_locks(
     engine: &Engine,
     names: Vec<LockName>,
 ) -> Result<BTreeMap<LockName, LockWork>, StoreError> {

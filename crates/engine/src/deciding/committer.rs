@@ -22,6 +22,7 @@ use crate::{
     deciding::{
         batch::{Basis, Batch, Place},
         evaluation::{Deciding, Elsewhere},
+        follow_ups::Layer,
         inbox::{Item, Operation, Replies, Reply},
         part::{Logged, Part, Pending, TaskPart},
     },
@@ -159,7 +160,7 @@ impl Committer {
         open: &[Place],
         basis: Basis,
         along: Option<&mut TakenAlong<'_>>,
-        replies: &mut [Vec<Option<Reply>>],
+        replies: &mut Vec<Vec<Option<Reply>>>,
         now: Now,
     ) -> Result<Left, StoreError> {
         let waiting = open.iter().map(|place| &operations[place.0].items[place.1]);
@@ -170,8 +171,13 @@ impl Committer {
             _ => None,
         }));
         let deciding = Deciding::new(batch, operations, open);
+        let own = operations.len();
         let decided = deciding.run(operations, self.elsewhere.as_ref()).await;
-        let Deciding { batch, unchanging, mut again, put_off, .. } = decided;
+        let decided = self.follow_up(decided, operations, replies).await;
+        let Deciding { batch, mut unchanging, mut again, mut put_off, .. } = decided;
+        // A message of this commit that was not delivered in it waits in the store.
+        unchanging.retain(|((operation, _), _)| *operation < own);
+        put_off.retain(|(operation, _)| *operation < own);
         let item = |place: &Place| &operations[place.0].items[place.1];
         let decided_at = batch.now;
         let (changes, parts) =
@@ -252,10 +258,32 @@ impl Committer {
                 replies[place.0][place.1] = Some(reply.unwrap_or_else(|| came_to.clone()));
             }
         }
+        again.retain(|(operation, _)| *operation < own);
         again.sort_unstable();
         // The next batch determines the results of an earlier round again.
         put_off.iter().for_each(|place| replies[place.0][place.1] = None);
         Ok(Left { again, put_off, joins })
+    }
+
+    /// Delivers messages in the commit that sends them, where this saves a commit.
+    async fn follow_up(
+        &self,
+        mut deciding: Deciding,
+        operations: &mut Vec<Operation>,
+        replies: &mut Vec<Vec<Option<Reply>>>,
+    ) -> Deciding {
+        for layer in Layer::ALL {
+            let messages = deciding.batch.follow_ups(&self.engine, layer).await;
+            if messages.is_empty() {
+                break;
+            }
+            let places = (0..messages.len()).map(|item| (operations.len(), item));
+            deciding = deciding.going_on(places);
+            replies.push(vec![None; messages.len()]);
+            operations.push(Operation::of_messages(messages));
+            deciding = deciding.run(operations, self.elsewhere.as_ref()).await;
+        }
+        deciding
     }
 
     /// The messages that each change sends, if servers share the store: this server then delivers them itself, so that

@@ -75,6 +75,12 @@ impl Deciding {
         }
     }
 
+    /// The same batch, with more messages to decide.
+    pub(super) fn going_on(mut self, places: impl IntoIterator<Item = Place>) -> Self {
+        self.places.extend(places);
+        self
+    }
+
     /// Decides everything: long decisions on `elsewhere`, if there is one. The operations move there as well, and come
     /// back.
     pub(super) async fn run(

@@ -149,6 +149,13 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
+    /// Messages for whose outcome nobody waits.
+    pub(crate) fn of_messages(messages: Vec<Envelope>) -> Self {
+        let (reply, _) = oneshot::channel();
+        let items = messages.into_iter().map(Item::Message).collect();
+        Self { items, settled: Vec::new(), added: 0, led: None, reply }
+    }
+
     /// Adds messages that must be delivered before the operation is answered.
     pub(crate) fn add(&mut self, messages: Vec<Envelope>) {
         self.added += messages.len();

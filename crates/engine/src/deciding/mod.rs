@@ -6,6 +6,7 @@ mod batch;
 mod children;
 mod committer;
 mod evaluation;
+mod follow_ups;
 mod grants;
 pub(crate) mod inbox;
 pub(crate) mod latest_time;

@@ -25,6 +25,8 @@ pub(super) struct TaskWork {
     /// The task after the items decided so far; `None` if it does not exist.
     loaded: Option<Loaded>,
     pub(super) steps: Vec<TaskStep>,
+    /// How many of the steps were made before messages of this commit were delivered; absent as long as none were.
+    own: Option<usize>,
     /// The number of steps that evaluating its expressions took.
     evaluated: u64,
 }
@@ -63,7 +65,18 @@ pub(super) struct TaskStep {
 
 impl TaskWork {
     pub(super) fn new(loaded: Option<Loaded>) -> Self {
-        Self { loaded, steps: Vec::new(), evaluated: 0 }
+        Self { loaded, steps: Vec::new(), own: None, evaluated: 0 }
+    }
+
+    /// From now on messages of this commit are delivered.
+    pub(super) fn begin_follow_ups(&mut self) {
+        self.own.get_or_insert(self.steps.len());
+    }
+
+    /// The changes, and those that follow from messages of this commit.
+    pub(super) fn into_steps(mut self) -> (Vec<TaskStep>, Vec<TaskStep>) {
+        let follow_ups = self.own.map_or_else(Vec::new, |own| self.steps.split_off(own));
+        (self.steps, follow_ups)
     }
 
     /// The number of evaluation steps since the last call.
@@ -245,8 +258,9 @@ impl TaskWork {
         let offered: Vec<(ActKey, u64)> = offered.map(|claim| (claim.key, claim.number)).collect();
         let loaded = goes_on(before, task, &acts);
         self.loaded = Some(loaded.clone());
-        let goes_on =
-            self.steps.last().is_some_and(|step| consumes.or(step.change.consumes.as_ref()).is_none());
+        let is_separate = self.own == Some(self.steps.len());
+        let goes_on = !is_separate
+            && self.steps.last().is_some_and(|step| consumes.or(step.change.consumes.as_ref()).is_none());
         let mut step = match self.steps.pop() {
             Some(step) if goes_on => step,
             last => {

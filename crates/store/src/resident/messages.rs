@@ -42,6 +42,7 @@ impl Scheduler {
                 self.lock_floor = self.lock_floor.max(change.lock.version);
             }
         }
+        self.send(&change.messages);
         Outcome::Committed
     }
 
@@ -56,7 +57,9 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn publish_messages(&mut self, messages: &[Envelope]) {
+    /// Messages of a staged change wait from now on. Later changes may consume them, also those of the same commit: they
+    /// reach the disk behind the change that sends them, or not at all.
+    pub(super) fn send(&mut self, messages: &[Envelope]) {
         for envelope in messages.iter().filter(|_| !is_planted(Bug::MessageLost)) {
             self.messages.insert(envelope.id.clone(), envelope.clone());
         }

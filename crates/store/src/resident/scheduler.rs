@@ -159,6 +159,7 @@ impl Scheduler {
         }
         self.stage_unique(change);
         self.consume(change.consumes.as_ref());
+        self.send(&change.messages);
         for key in change.waits.iter().filter_map(wakeup) {
             self.withdraw(id, key);
             if overtakes {
