@@ -13,12 +13,16 @@ pub struct BuiltOn {
 }
 
 impl BuiltOn {
-    /// The outcome of the next change: what `decide` says, unless an earlier change of the same task or lock has failed.
-    /// It is a conflict then.
+    /// The outcome of the next change: what `decide` says, unless an earlier change has failed that it builds on: one of
+    /// the same task or lock, or the one that was to send the message that it consumes. It is a conflict then.
     pub fn outcome(&mut self, change: &Change, decide: impl FnOnce() -> Outcome) -> Outcome {
         // Nearly always nothing has failed.
-        if !self.failed.is_empty() && aggregate(change).is_some_and(|of| self.failed.contains(&of)) {
-            return Outcome::Conflict;
+        if !self.failed.is_empty() {
+            // Another change may have sent a different message with the same id.
+            let sender = change.consumes().map(|message| message.sender.clone());
+            if aggregate(change).into_iter().chain(sender).any(|of| self.failed.contains(&of)) {
+                return Outcome::Conflict;
+            }
         }
         let outcome = decide();
         if outcome != Outcome::Committed {

@@ -47,6 +47,18 @@ impl Change {
             _ => None,
         }
     }
+
+    /// The message that it consumes, if it consumes one.
+    #[must_use]
+    pub fn consumes(&self) -> Option<&MessageId> {
+        match self {
+            Self::Task(change) => change.consumes.as_ref(),
+            Self::Alarm(change) => change.consumes.as_ref(),
+            Self::Lock(change) => change.consumes.as_ref(),
+            Self::Consume(message) => Some(message),
+            _ => None,
+        }
+    }
 }
 
 impl From<TaskChange> for Change {
