@@ -370,6 +370,9 @@ pub(super) async fn load_locks(
     engine: &Engine,
     names: Vec<LockName>,
 ) -> Result<BTreeMap<LockName, LockWork>, StoreError> {
+    // Before they are read: what is read is of this generation or a later one.
+    let generation = engine.store.generation();
     let locks = if names.is_empty() { Vec::new() } else { engine.store.locks_by_name(&names).await? };
-    Ok(names.into_iter().zip(locks.into_iter().map(LockWork::new)).collect())
+    let work = locks.into_iter().map(|lock| LockWork::new(lock, generation));
+    Ok(names.into_iter().zip(work).collect())
 }

@@ -10,12 +10,14 @@ use crate::deciding::{batch::Place, inbox::Reply, part::Pending};
 pub(super) struct LockWork {
     /// The lock after the commands decided so far.
     lock: Lock,
+    /// The generation of the store in which it was read.
+    generation: u64,
     pub(super) changes: Vec<(LockChange, Vec<Pending>)>,
 }
 
 impl LockWork {
-    pub(super) fn new(lock: Lock) -> Self {
-        Self { lock, changes: Vec::new() }
+    pub(super) fn new(lock: Lock, generation: u64) -> Self {
+        Self { lock, generation, changes: Vec::new() }
     }
 
     /// The holder, if it is held.
@@ -62,6 +64,6 @@ impl LockWork {
 
     fn push(&mut self, change: LockChange, pending: Pending) {
         self.lock = change.lock.clone();
-        self.changes.push((change, vec![pending]));
+        self.changes.push((change.decided_in(self.generation), vec![pending]));
     }
 }

@@ -40,11 +40,13 @@ impl Janitor {
     /// Deletes locks without holders and waiters. A lock that is requested meanwhile stays, because its version
     /// differs.
     async fn delete_free_locks(&self, led: Led, now: Now) -> Result<u64, EngineError> {
+        let generation = self.engine.store.generation();
         let free = self.engine.store.free_locks(ROUND_MAX).await?;
         if free.is_empty() {
             return Ok(0);
         }
-        let changes = free.into_iter().map(|lock| Change::Lock(LockChange::delete(lock, now.wall)));
+        let delete = |lock| Change::Lock(LockChange::delete(lock, now.wall).decided_in(generation));
+        let changes = free.into_iter().map(delete);
         let outcomes = self.engine.commit_as(led.lease, changes.collect(), now).await?;
         Ok(outcomes.into_iter().filter(|outcome| *outcome == Outcome::Committed).count() as u64)
     }

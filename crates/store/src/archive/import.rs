@@ -140,14 +140,18 @@ impl Import<'_> {
             Sender::Task(_) => any_name()?,
         };
         let lock = Lock::new(name, self.lock_floor);
-        Ok(LockChange { messages: vec![envelope], ..LockChange::delete(lock, self.now.wall) })
+        Ok(LockChange { messages: vec![envelope], ..self.delete(lock) })
+    }
+
+    fn delete(&self, lock: Lock) -> LockChange {
+        LockChange::delete(lock, self.now.wall).decided_in(self.store.generation())
     }
 
     fn raise_lock_floor(&mut self, floor: u64) -> Result<(), ArchiveError> {
         let before = self.lock_floor;
         self.lock_floor = before.max(floor);
         let lock = Lock::new(any_name()?, self.lock_floor);
-        let change = LockChange { before, ..LockChange::delete(lock, self.now.wall) };
+        let change = LockChange { before, ..self.delete(lock) };
         self.changes.push(Change::Lock(change));
         Ok(())
     }
@@ -232,9 +236,9 @@ impl Import<'_> {
                 lock.restore(place, waiter);
             }
             let (left, messages, consumes) = (None, Vec::new(), None);
-            let kept = true;
-            let change =
-                LockChange { before, lock: lock.clone(), kept, at, joined, left, messages, consumes };
+            let (generation, kept) = (self.store.generation(), true);
+            let lock = lock.clone();
+            let change = LockChange { before, generation, lock, kept, at, joined, left, messages, consumes };
             self.changes.push(Change::Lock(change));
         }
         Ok(())

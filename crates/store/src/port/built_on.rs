@@ -16,19 +16,22 @@ impl BuiltOn {
     /// The outcome of the next change: what `decide` says, unless an earlier change has failed that it builds on: one of
     /// the same task or lock, or the one that was to send the message that it consumes. It is a conflict then.
     pub fn outcome(&mut self, change: &Change, decide: impl FnOnce() -> Outcome) -> Outcome {
-        // Nearly always nothing has failed.
-        if !self.failed.is_empty() {
-            // Another change may have sent a different message with the same id.
-            let sender = change.consumes().map(|message| message.sender.clone());
-            if aggregate(change).into_iter().chain(sender).any(|of| self.failed.contains(&of)) {
-                return Outcome::Conflict;
-            }
-        }
-        let outcome = decide();
+        let outcome = if self.has_failed_before(change) { Outcome::Conflict } else { decide() };
         if outcome != Outcome::Committed {
             self.failed.extend(aggregate(change));
         }
         outcome
+    }
+
+    /// Whether something has failed that this change builds on. Another change may send a different message with the id
+    /// of the one that it consumes.
+    fn has_failed_before(&self, change: &Change) -> bool {
+        // Nearly always nothing has failed.
+        if self.failed.is_empty() {
+            return false;
+        }
+        let sender = change.consumes().map(|message| message.sender.clone());
+        aggregate(change).into_iter().chain(sender).any(|of| self.failed.contains(&of))
     }
 }
 

@@ -196,6 +196,9 @@ pub struct AlarmChange {
 pub struct LockChange {
     /// The version it must have now. A lock that is not stored has the version of the store's floor.
     pub before: u64,
+    /// The state of the store in which it was decided, as [`Store::generation`](super::Store::generation) told before the
+    /// lock was read.
+    pub generation: u64,
     /// The lock afterwards.
     pub lock: Lock,
     /// Whether the lock is stored afterwards. Otherwise it is deleted, and the store's floor rises to its version.
@@ -213,21 +216,28 @@ pub struct LockChange {
 }
 
 impl LockChange {
-    /// What a transition of a lock that had the version `before` asks for.
+    /// What a transition of a lock that had the version `before` asks for, in the first generation.
     #[must_use]
     pub fn new(before: u64, transition: LockTransition, at: Timestamp, consumes: Option<MessageId>) -> Self {
         let LockTransition { lock, joined, left, messages } = transition;
         let sender = Sender::Lock(lock.name.clone());
         let envelope = |(n, message)| Envelope { id: MessageId { sender: sender.clone(), n }, message };
         let messages = messages.into_iter().map(envelope).collect();
-        Self { before, lock, kept: true, at, joined, left, messages, consumes }
+        Self { before, generation: 0, lock, kept: true, at, joined, left, messages, consumes }
     }
 
-    /// Deletes a free lock.
+    /// Deletes a free lock, in the first generation.
     #[must_use]
     pub fn delete(lock: Lock, at: Timestamp) -> Self {
         let (joined, left, messages, consumes) = (None, None, Vec::new(), None);
-        Self { before: lock.version, lock, kept: false, at, joined, left, messages, consumes }
+        let before = lock.version;
+        Self { before, generation: 0, lock, kept: false, at, joined, left, messages, consumes }
+    }
+
+    /// The same, decided in this generation of the store.
+    #[must_use]
+    pub fn decided_in(self, generation: u64) -> Self {
+        Self { generation, ..self }
     }
 }
 

@@ -30,7 +30,10 @@ impl Scheduler {
     pub(super) fn stage_lock(&mut self, change: &LockChange) -> Outcome {
         let name = &change.lock.name;
         let version = self.locks.get(name).map_or(self.lock_floor, |lock| lock.version);
-        if version != change.before || !self.has_message(change.consumes.as_ref()) {
+        if self.generation != change.generation
+            || version != change.before
+            || !self.has_message(change.consumes.as_ref())
+        {
             return Outcome::Conflict;
         }
         self.consume(change.consumes.as_ref());
@@ -42,26 +45,36 @@ impl Scheduler {
                 self.lock_floor = self.lock_floor.max(change.lock.version);
             }
         }
-        self.send(&change.messages);
+        self.stage_messages(&change.messages);
         Outcome::Committed
     }
 
     /// Whether the message waits that is to be consumed, if one is.
     pub(super) fn has_message(&self, message: Option<&MessageId>) -> bool {
-        message.is_none_or(|message| self.messages.contains_key(message)) || is_planted(Bug::MessageTwice)
+        let waits = |id| self.messages.contains_key(id) || self.staged_messages.contains_key(id);
+        message.is_none_or(waits) || is_planted(Bug::MessageTwice)
     }
 
     pub(super) fn consume(&mut self, message: Option<&MessageId>) {
         if let Some(message) = message.filter(|_| !is_planted(Bug::MessageTwice)) {
             self.messages.remove(message);
+            self.staged_messages.remove(message);
         }
     }
 
-    /// Messages of a staged change wait from now on. Later changes may consume them, also those of the same commit: they
-    /// reach the disk behind the change that sends them, or not at all.
-    pub(super) fn send(&mut self, messages: &[Envelope]) {
+    /// A staged change sends these messages. Later changes may consume them, also those of the same commit: they reach
+    /// the disk behind the change that sends them, or not at all. Nobody else sees them yet: if the change does not
+    /// reach the disk, another one may send different messages under their numbers.
+    pub(super) fn stage_messages(&mut self, messages: &[Envelope]) {
         for envelope in messages.iter().filter(|_| !is_planted(Bug::MessageLost)) {
-            self.messages.insert(envelope.id.clone(), envelope.clone());
+            self.staged_messages.insert(envelope.id.clone(), envelope.clone());
+        }
+    }
+
+    /// The change that sends these messages is on disk: those that no later change has consumed are delivered.
+    pub(super) fn publish_messages(&mut self, messages: &[Envelope]) {
+        for Envelope { id, .. } in messages {
+            self.messages.extend(self.staged_messages.remove_entry(id));
         }
     }
 }

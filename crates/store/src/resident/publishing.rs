@@ -12,7 +12,8 @@ use super::scheduler::{Scheduler, wakeup};
 use crate::port::{Change, TaskChange};
 
 impl Scheduler {
-    /// A staged change is on disk: what it made ready or due becomes visible, unless a later change has replaced it.
+    /// A staged change is on disk: what it made ready, due or sent becomes visible, unless a later change has
+    /// replaced it.
     pub(super) fn publish(&mut self, change: &Change) {
         match change {
             Change::Task(change) => self.publish_task(change),
@@ -24,9 +25,9 @@ impl Scheduler {
                     self.alarms.remove(&alarm.id.0);
                 }
             }
+            Change::Lock(change) => self.publish_messages(&change.messages),
             Change::Key(change) => self.submit_keys.settle(&change.key),
-            Change::Lock(_)
-            | Change::Consume(_)
+            Change::Consume(_)
             | Change::Flow(_)
             | Change::Queue(_)
             | Change::Limit(_)
@@ -43,6 +44,7 @@ impl Scheduler {
         }
         self.settle_unique(change);
         self.catch_up(change);
+        self.publish_messages(&change.messages);
         if let Some(entry) = self.active.get_mut(&id) {
             entry.under_way = entry.under_way.saturating_sub(1);
             entry.rests_on_disk = false;

@@ -49,7 +49,10 @@ pub(super) struct Scheduler {
     pub(super) damaged_flows: BTreeMap<Name, BTreeSet<u32>>,
     /// Alarms changed by commits on their way to the disk.
     pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
+    /// Messages on disk that no staged change has consumed.
     pub(super) messages: BTreeMap<MessageId, Envelope>,
+    /// Messages on their way to the disk that no staged change has consumed.
+    pub(super) staged_messages: BTreeMap<MessageId, Envelope>,
     /// Locks that somebody has or waits for, or had a moment ago.
     pub(super) locks: BTreeMap<LockName, Lock>,
     /// No deleted lock had a higher version.
@@ -83,7 +86,7 @@ impl Scheduler {
             Change::Alarm(change) => self.stage_alarm(change, versions),
             Change::Lock(change) => self.stage_lock(change),
             Change::Consume(message) if self.has_message(Some(message)) => {
-                self.messages.remove(message);
+                self.consume(Some(message));
                 Outcome::Committed
             }
             Change::Consume(_) => Outcome::Conflict,
@@ -159,7 +162,7 @@ impl Scheduler {
         }
         self.stage_unique(change);
         self.consume(change.consumes.as_ref());
-        self.send(&change.messages);
+        self.stage_messages(&change.messages);
         for key in change.waits.iter().filter_map(wakeup) {
             self.withdraw(id, key);
             if overtakes {
