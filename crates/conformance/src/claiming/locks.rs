@@ -12,6 +12,7 @@ topic![
     a_change_on_another_version_changes_nothing,
     a_lock_and_a_task_consume_one_anothers_messages_once,
     locks_are_listed_by_name,
+    what_builds_on_a_change_that_failed_conflicts,
     a_message_that_finds_nothing_to_do_is_consumed_once,
     the_fence_of_a_deleted_lock_grows_though_the_clock_went_back,
     what_was_decided_below_the_floor_is_a_conflict,
@@ -23,7 +24,7 @@ fn name(text: &str) -> Name {
     Name::new(text).expect("it is a name")
 }
 
-fn owner(task: u128) -> LockOwner {
+pub(crate) fn owner(task: u128) -> LockOwner {
     LockOwner { task: TaskId(task), key: ActKey::forward(0), turn: 1 }
 }
 
@@ -38,11 +39,12 @@ async fn current(world: &mut World, lock: &str) -> Lock {
 }
 
 /// The change that a command makes of the current lock.
-async fn change(world: &mut World, lock: &str, command: &LockCommand) -> LockChange {
+pub(crate) async fn change(world: &mut World, lock: &str, command: &LockCommand) -> LockChange {
+    let generation = world.store().generation();
     let lock = current(world, lock).await;
     let before = lock.version;
     let transition = lock.apply(command, world.now.wall).expect("it applies").expect("it changes something");
-    LockChange::new(before, transition, world.now.wall, None)
+    LockChange::new(before, transition, world.now.wall, None).decided_in(generation)
 }
 
 async fn tell(world: &mut World, lock: &str, command: &LockCommand) -> Vec<Envelope> {
@@ -121,6 +123,25 @@ async fn locks_are_listed_by_name(mut world: World) {
     assert_eq!(names(first), ["a", "b"]);
     let rest = world.store().locks(Some(&name("b")), 2).await.expect("listing locks succeeds");
     assert_eq!(names(rest), ["c"]);
+}
+
+async fn what_builds_on_a_change_that_failed_conflicts(mut world: World) {
+    let acquire = |task| LockCommand::Acquire { owner: owner(task) };
+    let sends = change(&mut world, "disk", &acquire(1)).await;
+    let first = LockChange {
+        consumes: Some(sends.messages[0].id.clone()),
+        ..change(&mut world, "net", &acquire(2)).await
+    };
+    let transition = first.lock.apply(&acquire(3), world.now.wall).expect("it applies").expect("it waits");
+    let second = LockChange::new(first.lock.version, transition, world.now.wall, None)
+        .decided_in(first.generation);
+    // Neither lock is what was read any more, and one has the version that the last change is built on.
+    tell(&mut world, "disk", &acquire(4)).await;
+    tell(&mut world, "net", &acquire(5)).await;
+    assert_eq!(current(&mut world, "net").await.version, second.before);
+    let outcomes = world.commit([sends, first, second].map(Change::Lock).into()).await;
+    assert_eq!(outcomes, vec![Outcome::Conflict; 3]);
+    assert_eq!(current(&mut world, "net").await.waiters().count(), 0);
 }
 
 async fn a_message_that_finds_nothing_to_do_is_consumed_once(mut world: World) {

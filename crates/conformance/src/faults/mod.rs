@@ -4,6 +4,7 @@ pub(crate) mod damaged;
 pub(crate) mod reopening;
 pub(crate) mod resting;
 pub(crate) mod staged_lists;
+pub(crate) mod staged_messages;
 pub(crate) mod staged_races;
 pub(crate) mod staging;
 

@@ -21,7 +21,7 @@ use windlass_store::{
 use crate::world::claim;
 use crate::{
     Bench, World, block_on,
-    faults::{resting, staged_lists, staged_races},
+    faults::{resting, staged_lists, staged_messages, staged_races},
     gate::Gate,
     history::line,
     storing::messages::held,
@@ -66,6 +66,7 @@ pub fn run_staging(mut make: impl FnMut() -> Arc<dyn RowSink>) {
         |world, gate| Box::pin(a_message_is_sent_and_consumed_when_it_is_written(world, gate)),
     ];
     cases.extend(staged_lists::cases());
+    cases.extend(staged_messages::cases());
     cases.extend(staged_races::cases());
     cases.extend(resting::cases());
     for rest in [RestPolicy::default(), RestPolicy::EAGER, RestPolicy::BARE] {
