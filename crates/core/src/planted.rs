@@ -48,6 +48,12 @@ pub enum Bug {
     MessageLost,
     /// A message between aggregates is consumed more than once.
     MessageTwice,
+    /// A message is delivered before the change that sends it is on disk.
+    MessageShownEarly,
+    /// A change consumes a message although the change that was to send it failed.
+    SenderForgotten,
+    /// A change of a lock is accepted although it was decided on a state that was lost.
+    LostLockState,
     /// A start forgets attempts that are ready.
     ReadyForgotten,
     /// A change is accepted whatever has happened to the task meanwhile.
@@ -188,6 +194,8 @@ impl Bug {
         Self::ResultTwice,
         Self::MessageLost,
         Self::MessageTwice,
+        Self::MessageShownEarly,
+        Self::SenderForgotten,
         Self::ReadyForgotten,
         Self::LostUpdate,
         Self::PauseIgnored,
@@ -247,6 +255,10 @@ impl Bug {
     /// Bugs that no world of the simulator shows, each with the test that finds it. Each test was seen to fail with the
     /// bug planted and to pass without it.
     pub const BY_TESTS: &[(Self, &str)] = &[
+        (
+            Self::LostLockState,
+            "store: conformance::staged_messages::a_lock_that_was_decided_on_what_was_lost_conflicts",
+        ),
         (Self::LockFloorForgotten, "engine: conformance::locks::the_floor_of_locks_stays_over_a_restart"),
         (
             Self::LostAnswerIsFinal,

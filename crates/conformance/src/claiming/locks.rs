@@ -133,8 +133,8 @@ async fn what_builds_on_a_change_that_failed_conflicts(mut world: World) {
         ..change(&mut world, "net", &acquire(2)).await
     };
     let transition = first.lock.apply(&acquire(3), world.now.wall).expect("it applies").expect("it waits");
-    let second = LockChange::new(first.lock.version, transition, world.now.wall, None)
-        .decided_in(first.generation);
+    let second =
+        LockChange::new(first.lock.version, transition, world.now.wall, None).decided_in(first.generation);
     // Neither lock is what was read any more, and one has the version that the last change is built on.
     tell(&mut world, "disk", &acquire(4)).await;
     tell(&mut world, "net", &acquire(5)).await;

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use windlass_core::planted::{Bug, is_planted};
+
 use super::{Change, Outcome, Sender};
 
 /// What failed of a commit by now.
@@ -30,7 +32,8 @@ impl BuiltOn {
         if self.failed.is_empty() {
             return false;
         }
-        let sender = change.consumes().map(|message| message.sender.clone());
+        let consumes = change.consumes().filter(|_| !is_planted(Bug::SenderForgotten));
+        let sender = consumes.map(|message| message.sender.clone());
         aggregate(change).into_iter().chain(sender).any(|of| self.failed.contains(&of))
     }
 }

@@ -30,7 +30,7 @@ impl Scheduler {
     pub(super) fn stage_lock(&mut self, change: &LockChange) -> Outcome {
         let name = &change.lock.name;
         let version = self.locks.get(name).map_or(self.lock_floor, |lock| lock.version);
-        if self.generation != change.generation
+        if self.generation != change.generation && !is_planted(Bug::LostLockState)
             || version != change.before
             || !self.has_message(change.consumes.as_ref())
         {
@@ -66,8 +66,10 @@ impl Scheduler {
     /// the disk behind the change that sends them, or not at all. Nobody else sees them yet: if the change does not
     /// reach the disk, another one may send different messages under their numbers.
     pub(super) fn stage_messages(&mut self, messages: &[Envelope]) {
+        let is_shown = is_planted(Bug::MessageShownEarly);
+        let staged = if is_shown { &mut self.messages } else { &mut self.staged_messages };
         for envelope in messages.iter().filter(|_| !is_planted(Bug::MessageLost)) {
-            self.staged_messages.insert(envelope.id.clone(), envelope.clone());
+            staged.insert(envelope.id.clone(), envelope.clone());
         }
     }
 
