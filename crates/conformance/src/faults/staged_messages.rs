@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<GatedCase> {
     ]
 }
 
-/// `task` asks for the lock `disk`. The one who gets it is told so by a message.
+/// `task` asks for the lock `disk`. The one who gets it receives a message.
 async fn acquire(world: &mut World, task: u128) -> LockChange {
     change(world, "disk", &LockCommand::Acquire { owner: owner(task) }).await
 }

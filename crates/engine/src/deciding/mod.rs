@@ -12,6 +12,7 @@ pub(crate) mod inbox;
 pub(crate) mod latest_time;
 mod lock_work;
 mod part;
+mod reports;
 pub(crate) mod task_cache;
 mod task_work;
 

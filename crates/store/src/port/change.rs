@@ -196,7 +196,7 @@ pub struct AlarmChange {
 pub struct LockChange {
     /// The version it must have now. A lock that is not stored has the version of the store's floor.
     pub before: u64,
-    /// The state of the store in which it was decided, as [`Store::generation`](super::Store::generation) told before the
+    /// The state of the store in which it was decided, as [`Store::generation`](super::Store::generation) returned before the
     /// lock was read.
     pub generation: u64,
     /// The lock afterwards.
