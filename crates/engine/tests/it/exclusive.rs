@@ -149,6 +149,24 @@ fn a_restart_changes_neither_the_holder_nor_the_order() {
 }
 
 #[test]
+fn the_commit_that_ends_a_task_starts_the_next_one() {
+    let world = World::new();
+    world.apply(exclusive("order", &["pay"]));
+    let tasks: Vec<TaskId> = (0..3).map(|_| submit_only(&world)).collect();
+    let mut worker = world.worker(1);
+    for task in tasks {
+        let attempt = worker.take();
+        assert_eq!(
+            (attempt.id.task, holder(&world)),
+            (task, Some(task)),
+            "without a service that carries messages"
+        );
+        worker.report(&attempt.token, ok());
+    }
+    assert_eq!(holder(&world), None);
+}
+
+#[test]
 fn whoever_is_answered_first_is_in_the_queue_first_on_any_server() {
     let store = Arc::new(SharedStore::new([7; 32]));
     let (one, two) = (World::over(store.clone(), 1), World::over(store, 2));
