@@ -154,9 +154,11 @@ async fn submit_once(world: &Rc<World>, host: Host, orders: Vec<Order>) -> Vec<O
     again
 }
 
-/// Like the API: flows that tasks bring are stored before the tasks are accepted.
+/// Like the API: a task is created when its call arrives, and flows that tasks bring are stored before the tasks are
+/// accepted.
 async fn serve(live: Rc<Live>, mut orders: Vec<Order>) -> Result<Answers, EngineError> {
     for order in &mut orders {
+        order.submission.input.created_at = live.now().wall;
         if let Some(flow) = order.brought.clone() {
             let applied = live.engine.apply_flow(flow, live.now()).await?;
             order.submission.version = Some(applied.stored.flow.version);
