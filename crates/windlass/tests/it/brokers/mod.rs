@@ -2,6 +2,7 @@
 //! all it has.
 
 mod accidents;
+mod elected;
 mod events;
 mod intake;
 mod products;

@@ -1,0 +1,233 @@
+//! An intake that only the elected server reads, whoever elects it.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use windlass_brokers::{Message, Queue};
+use windlass_testkit::{Postgres, RabbitMq};
+
+use super::{PATIENCE, block_on};
+use crate::{
+    coordinators::{LEASE, Process, on_each, run},
+    site::until_within,
+};
+
+/// The kind of the queue that is read.
+pub(super) const KIND: &str = "single-active";
+
+/// Servers on one store that campaign to read one queue.
+pub(super) struct Candidates {
+    dir: tempfile::TempDir,
+    store: String,
+    config: PathBuf,
+    /// The port at which they reach the broker.
+    broker_port: u16,
+    pub(super) servers: Vec<Process>,
+    urls: Vec<String>,
+}
+
+impl Candidates {
+    /// Starts servers that read `queue` with the flow `ship`. `leader` is the table of the configuration.
+    pub(super) fn start(count: usize, store: &str, broker: (&str, u16), queue: &str, leader: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("windlass.toml");
+        let (broker, broker_port) = broker;
+        let text = format!(
+            "[[intake]]\nbroker = \"{broker}\"\nqueue = \"{queue}\"\nkind = \"{KIND}\"\nflow = \"ship\"\nkey = \"/id\"\n\
+             leader = {leader}\n"
+        );
+        fs::write(&config, text).unwrap();
+        let store = store.to_owned();
+        let mut candidates = Self { dir, store, config, broker_port, servers: Vec::new(), urls: Vec::new() };
+        for _ in 0..count {
+            candidates.add();
+        }
+        candidates
+    }
+
+    /// Starts one more server.
+    pub(super) fn add(&mut self) {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let listen = format!("127.0.0.1:{port}");
+        let log = self.dir.path().join(format!("server-{}.log", self.servers.len()));
+        let config = self.config.display().to_string();
+        self.servers.push(Process::start(
+            &["server", "--listen", &listen, "--store", &self.store, "--config", &config],
+            &log,
+        ));
+        self.urls.push(format!("http://{listen}"));
+        let number = self.urls.len() - 1;
+        until_within(PATIENCE, "the server answers", || {
+            self.call(number, &["server-list"]).is_some().then_some(())
+        });
+    }
+
+    pub(super) fn dir(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    pub(super) fn url(&self, number: usize) -> &str {
+        &self.urls[number]
+    }
+
+    /// What a server answers to a command, if it does.
+    pub(super) fn call(&self, number: usize, arguments: &[&str]) -> Option<Value> {
+        let output = run(&[arguments, &["--server", &self.urls[number], "-o", "json"]].concat());
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    pub(super) fn apply(&self, flow: &str) {
+        let file = self.dir.path().join("flow.yaml");
+        fs::write(&file, flow).unwrap();
+        let output = run(&["flow", "apply", file.to_str().unwrap(), "--server", &self.urls[0]]);
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// The numbers of the servers that have a connection to the broker now.
+    pub(super) fn connected(&self) -> Vec<usize> {
+        let pids = self.servers.iter().map(|server| server.0.id());
+        pids.enumerate()
+            .filter(|(_, pid)| is_connected(*pid, self.broker_port))
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Waits until a server is connected that is none of these. Others are never connected beside it.
+    pub(super) fn next_reader(&self, but: &[usize]) -> usize {
+        until_within(PATIENCE, "another server is connected", || {
+            let connected = self.connected();
+            assert!(
+                connected.len() <= 1 || connected.iter().any(|number| but.contains(number)),
+                "{connected:?}"
+            );
+            connected.into_iter().find(|number| !but.contains(number))
+        })
+    }
+
+    /// The ids of the tasks' messages, in the order in which the tasks were accepted.
+    fn accepted(&self, number: usize) -> Vec<u64> {
+        let listed = self.call(number, &["task", "list", "--limit", "1000"]).expect("the server answers");
+        let tasks = listed["items"].as_array().unwrap().iter();
+        let mut tasks: Vec<(String, u64)> = tasks
+            .map(|task| (task["id"].as_str().unwrap().to_owned(), task["params"]["id"].as_u64().unwrap()))
+            .collect();
+        // Ids of tasks grow with time.
+        tasks.sort();
+        tasks.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+impl Drop for Candidates {
+    /// After a failure their logs say more.
+    fn drop(&mut self) {
+        for number in (0..self.servers.len()).filter(|_| std::thread::panicking()) {
+            let log = self.dir.path().join(format!("server-{number}.log"));
+            eprintln!("{}:\n{}", log.display(), fs::read_to_string(&log).unwrap_or_default());
+        }
+    }
+}
+
+/// Whether a process has a connection to this port of this machine.
+fn is_connected(pid: u32, port: u16) -> bool {
+    const ESTABLISHED: &str = "01";
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let to_port = format!(":{port:04X}");
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let sockets: HashSet<PathBuf> = rows
+        .filter(|row| row[2].ends_with(&to_port) && row[3] == ESTABLISHED)
+        .map(|row| format!("socket:[{}]", row[9]).into())
+        .collect();
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| sockets.contains(&file))
+}
+
+/// Sends messages with these ids, one after the other.
+fn send(url: &str, queue: &str, ids: impl Iterator<Item = u64>) {
+    let queue = Queue { name: queue.to_owned(), kind: Some(KIND.to_owned()) };
+    let messages: Vec<Message> =
+        ids.map(|id| Message::new(id.to_string(), "", format!("{{\"id\":{id}}}"))).collect();
+    block_on(async {
+        let broker = windlass_brokers::connect(url).unwrap();
+        for message in messages {
+            broker.publish(&queue, &[message]).await.remove(0).unwrap();
+        }
+    });
+}
+
+/// Servers that are killed, ended and stopped while they read: at most one is connected, each message starts one task, and
+/// tasks have the order of the messages.
+fn the_elected_server_reads(store: &str, broker: &RabbitMq, name: &str, leader: &str, lease: Duration) {
+    let url = broker.url();
+    let mut candidates = Candidates::start(3, store, (&url, broker.port()), name, leader);
+    candidates.apply("{ flow: ship, steps: [ { name: one, run: nobody.serves } ] }");
+    let all = |candidates: &Candidates, number: usize, count: u64| {
+        until_within(PATIENCE, "all messages start tasks", || {
+            let accepted = candidates.accepted(number);
+            (accepted.len() as u64 >= count).then(|| assert_eq!(accepted, (1..=count).collect::<Vec<_>>()))
+        });
+    };
+    let first = candidates.next_reader(&[]);
+    send(&url, name, 1..=100);
+    all(&candidates, first, 100);
+
+    candidates.servers[first].0.kill().unwrap();
+    let killed = Instant::now();
+    send(&url, name, 101..=150);
+    let second = candidates.next_reader(&[first]);
+    eprintln!("{name}: after SIGKILL the next server is connected after {:.2?}", killed.elapsed());
+    all(&candidates, second, 150);
+
+    // It ends in good order with messages that it has read and not accepted.
+    send(&url, name, 151..=400);
+    candidates.servers[second].signal("TERM");
+    let ended = Instant::now();
+    let third = candidates.next_reader(&[first, second]);
+    let took = ended.elapsed();
+    eprintln!("{name}: after SIGTERM the next server is connected after {took:.2?}");
+    assert!(took < lease, "the next one takes over before the lease is over: {took:?}");
+    all(&candidates, third, 400);
+    candidates.servers[second].code();
+
+    // One that stands still cannot be disconnected by anybody but the broker. Its messages in flight stay with it.
+    candidates.add();
+    send(&url, name, 401..=450);
+    candidates.servers[third].signal("STOP");
+    send(&url, name, 451..=600);
+    let fourth = candidates.next_reader(&[first, second, third]);
+    candidates.servers[third].signal("CONT");
+    all(&candidates, fourth, 600);
+    until_within(PATIENCE, "the one that stood still disconnects", || {
+        (candidates.connected() == [fourth]).then_some(())
+    });
+    let alarms = candidates.call(fourth, &["alarm", "list"]).unwrap();
+    assert_eq!(alarms["items"], serde_json::json!([]));
+}
+
+#[test]
+fn the_server_that_the_store_elects_reads() {
+    let (Some(postgres), Some(broker)) = (Postgres::shared().unwrap(), RabbitMq::shared().unwrap()) else {
+        return;
+    };
+    let database = postgres.database().unwrap();
+    let leader = "{ coordinator = \"store\" }";
+    the_elected_server_reads(&database.url(), broker, "led-by-store", leader, Duration::from_secs(3));
+}
+
+#[test]
+fn the_server_that_a_coordinator_elects_reads() {
+    let (Some(postgres), Some(broker)) = (Postgres::shared().unwrap(), RabbitMq::shared().unwrap()) else {
+        return;
+    };
+    on_each(|kind| {
+        let database = postgres.database().unwrap();
+        let name = format!("led-by-{}", kind.scheme);
+        let leader =
+            format!("{{ coordinator = \"{}\", name = \"{name}\", lease = \"{LEASE}\" }}", kind.url());
+        the_elected_server_reads(&database.url(), broker, &name, &leader, Duration::from_secs(4));
+    });
+}
