@@ -71,10 +71,6 @@ impl Candidates {
         self.dir.path()
     }
 
-    pub(super) fn url(&self, number: usize) -> &str {
-        &self.urls[number]
-    }
-
     /// What a server answers to a command, if it does.
     pub(super) fn call(&self, number: usize, arguments: &[&str]) -> Option<Value> {
         let output = run(&[arguments, &["--server", &self.urls[number], "-o", "json"]].concat());
@@ -88,13 +84,20 @@ impl Candidates {
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// The ports at which they listen.
+    pub(super) fn ports(&self) -> Vec<u16> {
+        self.urls.iter().map(|url| url.rsplit(':').next().unwrap().parse().unwrap()).collect()
+    }
+
+    /// Their processes, and the port at which they reach the broker.
+    pub(super) fn sockets(&self) -> Sockets {
+        let pids = self.servers.iter().map(|server| server.0.id()).collect();
+        Sockets { pids, port: self.broker_port }
+    }
+
     /// The numbers of the servers that have a connection to the broker now.
     pub(super) fn connected(&self) -> Vec<usize> {
-        let pids = self.servers.iter().map(|server| server.0.id());
-        pids.enumerate()
-            .filter(|(_, pid)| is_connected(*pid, self.broker_port))
-            .map(|(number, _)| number)
-            .collect()
+        self.sockets().connected()
     }
 
     /// Waits until a server is connected that is none of these. Others are never connected beside it.
@@ -110,7 +113,12 @@ impl Candidates {
     }
 
     /// The ids of the tasks' messages, in the order in which the tasks were accepted.
-    fn accepted(&self, number: usize) -> Vec<u64> {
+    pub(super) fn accepted(&self, number: usize) -> Vec<u64> {
+        self.tasks(number).into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The tasks in the order in which they were accepted, each with the id of its message.
+    pub(super) fn tasks(&self, number: usize) -> Vec<(String, u64)> {
         let listed = self.call(number, &["task", "list", "--limit", "1000"]).expect("the server answers");
         let tasks = listed["items"].as_array().unwrap().iter();
         let mut tasks: Vec<(String, u64)> = tasks
@@ -118,7 +126,7 @@ impl Candidates {
             .collect();
         // Ids of tasks grow with time.
         tasks.sort();
-        tasks.into_iter().map(|(_, id)| id).collect()
+        tasks
     }
 }
 
@@ -129,6 +137,19 @@ impl Drop for Candidates {
             let log = self.dir.path().join(format!("server-{number}.log"));
             eprintln!("{}:\n{}", log.display(), fs::read_to_string(&log).unwrap_or_default());
         }
+    }
+}
+
+/// The processes of servers, and the port at which they reach the broker.
+pub(super) struct Sockets {
+    pids: Vec<u32>,
+    port: u16,
+}
+
+impl Sockets {
+    /// The numbers of the servers that have a connection to the broker now.
+    pub(super) fn connected(&self) -> Vec<usize> {
+        (0..self.pids.len()).filter(|number| is_connected(self.pids[*number], self.port)).collect()
     }
 }
 
