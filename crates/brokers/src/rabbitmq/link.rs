@@ -80,7 +80,7 @@ impl Link {
         let _failed = self.failed.lock().await;
         let Some(line) = self.lock().take() else { return };
         let _cut = Cut(line.socket.clone());
-        // Without an answer the socket is shut all the same.
+        // The socket is shut afterwards, with or without an answer.
         let _ = timeout(CLOSE_MAX, line.connection.close(REPLY_SUCCESS, "".into())).await;
     }
 

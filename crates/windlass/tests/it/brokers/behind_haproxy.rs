@@ -29,7 +29,7 @@ const QUEUE: &str = "fleet";
 /// What bounds the takeover after a server was killed.
 const LEASE: Duration = Duration::from_secs(6);
 
-/// A thread that goes on until it is told to end.
+/// A thread that goes on until the test ends it.
 struct Beside<T> {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<T>,

@@ -1,4 +1,4 @@
-//! An intake that only the elected server reads, whoever elects it.
+//! An intake that only the elected server reads.
 
 use std::{
     collections::HashSet,
