@@ -36,7 +36,7 @@ impl Brokers {
             queue(&**broker, &intake.queue, Keys { name: "queue", kind: "kind" })
                 .with_context(|| place_of_intake(&intake.queue.name))?;
             if let Some(leader) = &intake.leader {
-                election::campaign(leader)
+                election::candidate(leader)
                     .context("`leader`")
                     .with_context(|| place_of_intake(&intake.queue.name))?;
             }

@@ -217,7 +217,7 @@ impl<H: Handle> Consumption<H> {
 
 /// The id of the alarm about a queue: `KIND:QUEUE@HOST:PORT`. Several brokers may have queues of the same
 /// name.
-fn alarm_id(kind: AlarmKind, queue: &Queue, broker: &str) -> AlarmId {
+pub(super) fn alarm_id(kind: AlarmKind, queue: &Queue, broker: &str) -> AlarmId {
     let place = broker.split_once("://").map_or(broker, |(_, place)| place).replace('/', ".");
     let mut id = format!("{}:{}@{place}", kind.as_str(), queue.name);
     id.truncate(id.floor_char_boundary(ALARM_ID_BYTES_MAX));

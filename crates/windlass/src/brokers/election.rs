@@ -1,6 +1,7 @@
 //! Elects the server that reads an intake.
 
 use std::{
+    future::pending,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The time before the end of the store's lease at which the reader must begin to stop.
 const STOPS_BEFORE: Millis = HEARTBEAT_EVERY;
 
+/// How often the coordinator is asked who leads, to find out whether it answers.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+
 /// The pause after a coordinator has refused a campaign: an operator may change that.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -31,7 +35,13 @@ pub(super) enum Election {
     /// By the lease of the store.
     Store { engine: Arc<Engine>, clock: Arc<dyn Clock + Send + Sync> },
     /// By a coordinator.
-    Coordinator { coordinator: Arc<dyn Coordinator>, campaign: Campaign },
+    Coordinator(Candidate),
+}
+
+/// This server as a candidate at a coordinator.
+pub(super) struct Candidate {
+    coordinator: Arc<dyn Coordinator>,
+    campaign: Campaign,
 }
 
 /// The time in which this server is elected. Dropping it ends it too, but the next server may have to wait for the end
@@ -45,24 +55,22 @@ pub(super) enum Term<'e> {
 ///
 /// # Errors
 /// When the coordinator is not in this build, or does not support the name or the lease.
-pub(super) fn campaign(
-    settings: &LeaderSettings,
-) -> Result<Option<(Arc<dyn Coordinator>, Campaign)>, CoordinatorError> {
+pub(super) fn candidate(settings: &LeaderSettings) -> Result<Option<Candidate>, CoordinatorError> {
     let LeaderSettings::Coordinator { url, name, lease } = settings else { return Ok(None) };
     let coordinator = connect(url.as_str())?;
     let campaign = Campaign::new(name, default_name(), Duration::from_millis(lease.ms));
     coordinator.check(&campaign)?;
-    Ok(Some((coordinator, campaign)))
+    Ok(Some(Candidate { coordinator, campaign }))
 }
 
 impl Election {
     /// The election of these settings. If the store elects, this server is a candidate from now on.
     ///
     /// # Errors
-    /// As [`campaign`].
+    /// As [`candidate`].
     pub(super) fn new(settings: &LeaderSettings, app: &App) -> Result<Self, CoordinatorError> {
-        Ok(match campaign(settings)? {
-            Some((coordinator, campaign)) => Self::Coordinator { coordinator, campaign },
+        Ok(match candidate(settings)? {
+            Some(candidate) => Self::Coordinator(candidate),
             None => {
                 app.engine.request_intake();
                 Self::Store { engine: app.engine.clone(), clock: app.clock.clone() }
@@ -81,16 +89,39 @@ impl Election {
                 tracing::info!("elected by the store");
                 term
             }
-            Self::Coordinator { coordinator, campaign } => loop {
-                match Leader::campaign(&**coordinator, campaign).await {
-                    Ok(leader) => break Term::Leader(leader),
-                    Err(error) => {
-                        let (coordinator, name) = (coordinator.name(), &campaign.name);
-                        tracing::error!(coordinator, name, %error, "cannot campaign; retrying");
-                        time::sleep(REFUSED_PAUSE).await;
-                    }
+            Self::Coordinator(candidate) => Term::Leader(candidate.elected().await),
+        }
+    }
+
+    /// Waits for the next answer of the coordinator, or its failure. Waits for ever if the store elects: an alarm about the
+    /// store could not be stored.
+    pub(super) async fn answer(&self) -> Result<(), CoordinatorError> {
+        let Self::Coordinator(Candidate { coordinator, campaign }) = self else { return pending().await };
+        time::sleep(ASK_EVERY).await;
+        coordinator.leader(&campaign.name).await.map(drop)
+    }
+
+    /// The name of the coordinator.
+    pub(super) fn by(&self) -> &str {
+        match self {
+            Self::Store { .. } => "the store",
+            Self::Coordinator(candidate) => candidate.coordinator.name(),
+        }
+    }
+}
+
+impl Candidate {
+    async fn elected(&self) -> Leader {
+        let Self { coordinator, campaign } = self;
+        loop {
+            match Leader::campaign(&**coordinator, campaign).await {
+                Ok(leader) => return leader,
+                Err(error) => {
+                    let (coordinator, name) = (coordinator.name(), &campaign.name);
+                    tracing::error!(coordinator, name, %error, "cannot campaign; retrying");
+                    time::sleep(REFUSED_PAUSE).await;
                 }
-            },
+            }
         }
     }
 }

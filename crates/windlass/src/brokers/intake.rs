@@ -11,16 +11,18 @@
 //! paused and wakes up too late cannot change it: it repeats what its successor accepts, in the same order and under the
 //! same idempotency keys.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use windlass_brokers::{Broker, Delivery};
-use windlass_engine::services::Unreadable;
+use windlass_core::AlarmKind;
+use windlass_engine::services::{Trouble, Unreadable};
+use windlass_store::Clock as _;
 
 use super::{
-    consume::{Consumption, Handle},
+    consume::{Consumption, Handle, alarm_id},
     election::Election,
     settings::IntakeSettings,
 };
@@ -67,10 +69,25 @@ pub(super) async fn run_elected(
     election: Election,
     mut ends: watch::Receiver<bool>,
 ) {
+    tokio::select! {
+        () = read_when_elected(&app, &settings, &election, &mut ends) => {}
+        never = report_outages(&app, &settings, &election) => match never {},
+    }
+    drop(ends);
+    std::future::pending().await
+}
+
+/// Stands by, reads while elected, and stands by again, until `ends` is set.
+async fn read_when_elected(
+    app: &Arc<App>,
+    settings: &IntakeSettings,
+    election: &Election,
+    ends: &mut watch::Receiver<bool>,
+) {
     loop {
         let term = tokio::select! {
             biased;
-            _ = ends.wait_for(|ends| *ends) => break,
+            _ = ends.wait_for(|ends| *ends) => return,
             term = election.won() => term,
         };
         let queue = &settings.queue;
@@ -91,8 +108,25 @@ pub(super) async fn run_elected(
         }
         term.resign().await;
     }
-    drop(ends);
-    std::future::pending().await
+}
+
+/// Keeps an alarm raised while the coordinator does not answer this server: then nobody may be elected.
+async fn report_outages(app: &App, settings: &IntakeSettings, election: &Election) -> Infallible {
+    let (queue, by, outages) = (&settings.queue, election.by(), Trouble::default());
+    loop {
+        match election.answer().await {
+            Ok(()) => outages.ends(),
+            Err(error) => drop(outages.goes_on(&error, app.clock.now())),
+        }
+        let describe =
+            |error: &str| format!("cannot elect a server that reads the queue {queue}: {by}: {error}");
+        let id = alarm_id(AlarmKind::BrokerAway, queue, by);
+        if outages.is_known()
+            && let Err(error) = outages.tell(&app.engine, id, describe, app.clock.now()).await
+        {
+            tracing::debug!(%queue, by, %error, "cannot change an alarm; retrying");
+        }
+    }
 }
 
 fn consumption(

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 use windlass_brokers::{Message, Queue};
-use windlass_testkit::{Postgres, RabbitMq};
+use windlass_testkit::{Postgres, RabbitMq, ZooKeeper};
 
 use super::{PATIENCE, block_on};
 use crate::{
@@ -113,20 +113,20 @@ impl Candidates {
     }
 
     /// The ids of the tasks' messages, in the order in which the tasks were accepted.
-    pub(super) fn accepted(&self, number: usize) -> Vec<u64> {
-        self.tasks(number).into_iter().map(|(_, id)| id).collect()
+    pub(super) fn accepted(&self, number: usize) -> Option<Vec<u64>> {
+        Some(self.tasks(number)?.into_iter().map(|(_, id)| id).collect())
     }
 
     /// The tasks in the order in which they were accepted, each with the id of its message.
-    pub(super) fn tasks(&self, number: usize) -> Vec<(String, u64)> {
-        let listed = self.call(number, &["task", "list", "--limit", "1000"]).expect("the server answers");
-        let tasks = listed["items"].as_array().unwrap().iter();
+    pub(super) fn tasks(&self, number: usize) -> Option<Vec<(String, u64)>> {
+        let listed = self.call(number, &["task", "list", "--limit", "1000"])?;
+        let tasks = listed["items"].as_array()?.iter();
         let mut tasks: Vec<(String, u64)> = tasks
             .map(|task| (task["id"].as_str().unwrap().to_owned(), task["params"]["id"].as_u64().unwrap()))
             .collect();
         // Ids of tasks grow with time.
         tasks.sort();
-        tasks
+        Some(tasks)
     }
 }
 
@@ -188,7 +188,7 @@ fn the_elected_server_reads(store: &str, broker: &RabbitMq, name: &str, leader: 
     candidates.apply("{ flow: ship, steps: [ { name: one, run: nobody.serves } ] }");
     let all = |candidates: &Candidates, number: usize, count: u64| {
         until_within(PATIENCE, "all messages start tasks", || {
-            let accepted = candidates.accepted(number);
+            let accepted = candidates.accepted(number)?;
             (accepted.len() as u64 >= count).then(|| assert_eq!(accepted, (1..=count).collect::<Vec<_>>()))
         });
     };
@@ -227,6 +227,58 @@ fn the_elected_server_reads(store: &str, broker: &RabbitMq, name: &str, leader: 
     });
     let alarms = candidates.call(fourth, &["alarm", "list"]).unwrap();
     assert_eq!(alarms["items"], serde_json::json!([]));
+}
+
+#[test]
+fn the_order_stays_when_the_store_and_the_coordinator_fail() {
+    const QUEUE: &str = "led-through-outages";
+    let (Some(postgres), Some(zookeeper)) = (Postgres::start().unwrap(), ZooKeeper::start().unwrap()) else {
+        return;
+    };
+    let Some(broker) = RabbitMq::shared().unwrap() else { return };
+    let (database, url) = (postgres.database().unwrap(), broker.url());
+    let leader = format!(
+        "{{ coordinator = \"zookeeper://127.0.0.1:{}\", name = \"fleet\", lease = \"{LEASE}\" }}",
+        zookeeper.port()
+    );
+    let candidates = Candidates::start(2, &database.url(), (&url, broker.port()), QUEUE, &leader);
+    candidates.apply("{ flow: ship, steps: [ { name: one, run: nobody.serves } ] }");
+    candidates.next_reader(&[]);
+    let all = |count: u64| {
+        until_within(PATIENCE, "all messages start tasks", || {
+            let accepted = candidates.accepted(0)?;
+            (accepted.len() as u64 >= count).then(|| assert_eq!(accepted, (1..=count).collect::<Vec<_>>()))
+        });
+    };
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| send(&url, QUEUE, 1..=800));
+        until_within(PATIENCE, "the first tasks are there", || {
+            candidates.accepted(0).filter(|accepted| accepted.len() > 20)
+        });
+        postgres.kill().unwrap();
+        sending.join().unwrap();
+    });
+    postgres.restart().unwrap();
+    all(800);
+
+    zookeeper.kill().unwrap();
+    let alarms = || candidates.call(0, &["alarm", "list"]).map(|listed| listed["items"].clone());
+    let alarm = until_within(PATIENCE, "an alarm says that nobody is elected", || {
+        alarms()?.as_array()?.iter().find(|alarm| alarm["id"].as_str().unwrap().contains(QUEUE)).cloned()
+    });
+    let message = alarm["message"].as_str().unwrap();
+    assert!(
+        message.contains("cannot elect a server that reads the queue led-through-outages: zookeeper://"),
+        "{message}"
+    );
+    until_within(PATIENCE, "nobody is connected", || candidates.connected().is_empty().then_some(()));
+    send(&url, QUEUE, 801..=810);
+    zookeeper.restart().unwrap();
+    candidates.next_reader(&[]);
+    all(810);
+    until_within(PATIENCE, "the alarm is resolved", || {
+        alarms()?.as_array()?.iter().all(|alarm| !alarm["id"].as_str().unwrap().contains(QUEUE)).then_some(())
+    });
 }
 
 #[test]
