@@ -32,10 +32,11 @@ async fn no_message_overtakes_another_one() {
     let rest = take(&mut *standby, 4).await;
     let came: Vec<&Message> = rest.iter().map(|delivery| &delivery.message).collect();
     assert_eq!(came, sent[1..].iter().collect::<Vec<_>>());
-    // The next call connects again.
     standby.acknowledge(&receipts(&rest)).await.unwrap();
     second.disconnect().await;
     first.publish(&queue, &sent[..1]).await.remove(0).unwrap();
+    assert!(consumer.receive(1, PATIENCE).await.is_err(), "the connection was lost");
+    // The next call connects again.
     assert_eq!(consumer.receive(1, PATIENCE).await.unwrap().len(), 1);
 }
 
