@@ -37,6 +37,8 @@ impl Brokers {
                 .with_context(|| place_of_intake(&intake.queue.name))?;
             if let Some(leader) = &intake.leader {
                 election::candidate(leader)
+                    // Only its text: the error itself would have the exit code of a mistake on the command line.
+                    .map_err(|error| anyhow::Error::msg(error.to_string()))
                     .context("`leader`")
                     .with_context(|| place_of_intake(&intake.queue.name))?;
             }

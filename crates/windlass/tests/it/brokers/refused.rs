@@ -60,6 +60,20 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
             "kind",
             "use quorum, single-active or classic",
         ),
+        (
+            "[[intake]]",
+            "amqp",
+            "queue = \"orders\"\nleader = { coordinator = \"nacos://u:secret@h\", name = \"a\" }",
+            "leader",
+            "must start with one of consul://, etcd://, zookeeper://",
+        ),
+        (
+            "[[intake]]",
+            "amqp",
+            "queue = \"orders\"\nleader = { coordinator = \"etcd://u:secret@h\", name = \"a\", lease = \"1s\" }",
+            "leader",
+            "invalid lease",
+        ),
         ("[events]", "redis", "topic = \"e\"\nkind = \"list\"", "kind", "can be a stream"),
         ("[events]", "kafka", "topic = \"no/body\"", "topic", "letters, digits, dots"),
     ] {
