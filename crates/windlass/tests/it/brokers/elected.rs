@@ -14,7 +14,7 @@ use windlass_testkit::{Postgres, RabbitMq, ZooKeeper};
 use super::{PATIENCE, block_on};
 use crate::{
     coordinators::{LEASE, Process, on_each, run},
-    site::until_within,
+    site::{Site, until_within},
 };
 
 /// The kind of the queue that is read.
@@ -287,6 +287,8 @@ fn the_server_that_the_store_elects_reads() {
         return;
     };
     let database = postgres.database().unwrap();
+    // A server without such a queue must not take the lease.
+    let _other = Site::open(tempfile::tempdir().unwrap(), &database.url(), &[]);
     let leader = "{ coordinator = \"store\" }";
     the_elected_server_reads(&database.url(), broker, "led-by-store", leader, Duration::from_secs(3));
 }
