@@ -76,6 +76,11 @@ pub trait Broker: Send + Sync + 'static {
         queue: &Queue,
         settings: &ConsumerSettings,
     ) -> Result<Box<dyn Consumer>, BrokerError>;
+
+    /// Closes the connections, where the product has connections that another client must not have to wait for. Consumers
+    /// end, and their messages in flight go back. Dropping the future cuts the connections off. The next call connects
+    /// again.
+    async fn disconnect(&self) {}
 }
 
 /// The settings of a consumer.

@@ -127,7 +127,7 @@ impl Server {
         let mut running = Loops::default();
         let app = Arc::new(http::App::new(engine.clone(), clock.clone(), clients));
         // Before the first commit, whose events may have to be published.
-        let publishers = brokers.start(&app, &clock, &mut running)?;
+        let ending = brokers.start(&app, &clock, &mut running)?;
         let committer = || committer(&engine);
         if engine.shares_its_store() {
             running.spawn("decides and commits", loops::commit(engine.clone(), committer(), clock.clone()));
@@ -158,7 +158,7 @@ impl Server {
             error = running.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must stop")),
         };
-        publishers.end().await;
+        ending.end().await;
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {

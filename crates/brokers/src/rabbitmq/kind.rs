@@ -11,11 +11,17 @@ const PRIORITIES: u8 = 10;
 /// The longest name of a queue in the protocol, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
+/// The argument of a queue of which one consumer at a time gets messages.
+const SINGLE_ACTIVE: &str = "x-single-active-consumer";
+
 /// The kind of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Replicated where there are several servers: confirmed messages survive the loss of any one server.
     Quorum,
+    /// A quorum queue of which one consumer at a time gets messages: the next one gets them when the connection of the last
+    /// one has ended and its messages in flight are back. So no message overtakes another one.
+    SingleActive,
     /// Stored on one server. Has priorities.
     Classic,
 }
@@ -24,21 +30,34 @@ impl Kind {
     pub(super) fn of(queue: &Queue) -> Result<Self, BrokerError> {
         match queue.kind.as_deref() {
             None | Some("quorum") => Ok(Self::Quorum),
+            Some("single-active") => Ok(Self::SingleActive),
             Some("classic") => Ok(Self::Classic),
             Some(kind) => Err(BrokerError::Invalid(format!(
-                "RabbitMQ does not have the kind {kind:?} of the queue {queue}: use quorum or classic"
+                "RabbitMQ does not have the kind {kind:?} of the queue {queue}: use quorum, single-active or classic"
             ))),
         }
+    }
+
+    /// Whether an existing queue, which the server refuses to declare again for this reason, can be used nevertheless: it
+    /// has other limits, timeouts or priorities, which belong to its user.
+    pub(super) fn accepts_difference(self, why: &str) -> bool {
+        let is_about = |argument: &str| why.contains(&format!("inequivalent arg '{argument}"));
+        is_about("x-")
+            && !is_about("x-queue-type")
+            && !(self == Self::SingleActive && is_about(SINGLE_ACTIVE))
     }
 
     /// The arguments with which a queue of this kind is declared.
     pub(super) fn arguments(self) -> FieldTable {
         let mut arguments = FieldTable::default();
         let kind = match self {
-            Self::Quorum => "quorum",
+            Self::Quorum | Self::SingleActive => "quorum",
             Self::Classic => "classic",
         };
         arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
+        if self == Self::SingleActive {
+            arguments.insert(SINGLE_ACTIVE.into(), AMQPValue::Boolean(true));
+        }
         if self == Self::Classic {
             arguments.insert("x-max-priority".into(), AMQPValue::LongInt(PRIORITIES.into()));
         }
@@ -98,6 +117,8 @@ mod tests {
         }
         let mut queue = Queue::new("x".repeat(255));
         assert_eq!((name(&queue).unwrap().as_str().len(), Kind::of(&queue)), (255, Ok(Kind::Quorum)));
+        queue.kind = Some("single-active".to_owned());
+        assert_eq!(Kind::of(&queue), Ok(Kind::SingleActive));
         queue.kind = Some("stream".to_owned());
         assert!(matches!(Kind::of(&queue), Err(BrokerError::Invalid(_))));
     }

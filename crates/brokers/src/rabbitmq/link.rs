@@ -38,6 +38,9 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The time limit for closing a connection cleanly.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
+/// The reply code of the protocol for an end in good order.
+const REPLY_SUCCESS: u16 = 200;
+
 /// The current connection, if any.
 pub(super) struct Link {
     address: Arc<Address>,
@@ -69,6 +72,16 @@ impl Link {
         let (link, asked) = (Arc::clone(self), Instant::now());
         let connecting = tokio::spawn(async move { link.connect(asked).await });
         connecting.await.unwrap_or_else(|error| Err(BrokerError::Failed(error.to_string())))
+    }
+
+    /// Closes the connection, if there is one: the server has ended its consumers then, or the socket is shut.
+    pub(super) async fn close(&self) {
+        // A connection that is about to be made is closed as well.
+        let _failed = self.failed.lock().await;
+        let Some(line) = self.lock().take() else { return };
+        let _cut = Cut(line.socket.clone());
+        // The socket is shut afterwards, with or without an answer.
+        let _ = timeout(CLOSE_MAX, line.connection.close(REPLY_SUCCESS, "".into())).await;
     }
 
     async fn connect(&self, asked: Instant) -> Result<Arc<Line>, BrokerError> {

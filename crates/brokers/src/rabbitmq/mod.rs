@@ -46,11 +46,13 @@ use crate::{
 
 /// A RabbitMQ server, or a cluster behind one address.
 ///
-/// Kinds of queues: `quorum`, the default, and `classic`, which has priorities. A topic is an exchange of the
+/// Kinds of queues: `quorum`, the default, `single-active`, which is one with a single active consumer, and `classic`,
+/// which has priorities. A topic is an exchange of the
 /// kind `topic`, the default, or `fanout`; or one queue of either kind.
 pub struct RabbitMq {
     address: Arc<Address>,
     receiving: Arc<Link>,
+    sending: Arc<Link>,
     publisher: Publisher,
 }
 
@@ -67,8 +69,8 @@ impl RabbitMq {
         let address = Arc::new(Address::parse(url)?);
         let receiving = Link::new(Arc::clone(&address), "receiving");
         let sending = Link::new(Arc::clone(&address), "sending");
-        let publisher = Publisher::new(sending, Arc::clone(&receiving));
-        Ok(Self { address, receiving, publisher })
+        let publisher = Publisher::new(Arc::clone(&sending), Arc::clone(&receiving));
+        Ok(Self { address, receiving, sending, publisher })
     }
 }
 
@@ -123,5 +125,9 @@ impl Broker for RabbitMq {
         settings: &ConsumerSettings,
     ) -> Result<Box<dyn Consumer>, BrokerError> {
         Ok(Box::new(QueueConsumer::open(Arc::clone(&self.receiving), queue, settings).await?))
+    }
+
+    async fn disconnect(&self) {
+        tokio::join!(self.receiving.close(), self.sending.close());
     }
 }

@@ -26,15 +26,9 @@ pub(super) async fn declare(link: &Arc<Link>, queue: &Queue) -> Result<(), Broke
         Ok(_) => Ok(()),
         // An administrator may have created the queue for us without the right to create any.
         Err(refused @ BrokerError::Refused(_)) => look(link, queue).await.map(drop).map_err(|_| refused),
-        Err(BrokerError::Invalid(why)) if differs_in_detail(&why) => Ok(()),
+        Err(BrokerError::Invalid(why)) if kind.accepts_difference(&why) => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-/// Whether an existing queue only has other limits, timeouts or priorities. Then it belongs to the user, and
-/// still works as needed.
-fn differs_in_detail(why: &str) -> bool {
-    why.contains("inequivalent arg 'x-") && !why.contains("inequivalent arg 'x-queue-type'")
 }
 
 /// Reads the state of a queue.

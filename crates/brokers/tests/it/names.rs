@@ -71,7 +71,12 @@ fn of_rabbitmq() {
     queues(
         &*broker,
         &[(&long[1..], None), ("no/body", Some("quorum")), ("q", Some("classic"))],
-        &[shared[0], shared[1], ("q", Some("stream"), "quorum or classic"), ("amq.q", None, "the server")],
+        &[
+            shared[0],
+            shared[1],
+            ("q", Some("stream"), "single-active or classic"),
+            ("amq.q", None, "the server"),
+        ],
     );
     topics(
         &*broker,

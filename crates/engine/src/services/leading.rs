@@ -7,9 +7,13 @@
 use std::{
     collections::BTreeMap,
     future::Future,
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
+use windlass_core::Millis;
 use windlass_store::{Change, Leadership, Leave, Now, Outcome, ServerId, Service, ServiceLease, StoreError};
 
 use crate::{Engine, EngineError, RoundsOf};
@@ -20,6 +24,8 @@ pub(crate) struct Leading {
     /// This server's id, once it has joined.
     pub(crate) me: OnceLock<ServerId>,
     leases: Mutex<BTreeMap<Service, ServiceLease>>,
+    /// Whether this server has queues that only the leader of the intake reads.
+    pub(crate) wants_intake: AtomicBool,
 }
 
 /// A service that this server leads.
@@ -56,6 +62,17 @@ impl Engine {
     /// The id of this server among the servers on its store, once it has joined.
     pub fn server_id(&self) -> Option<ServerId> {
         self.leading.me.get().copied()
+    }
+
+    /// This server has queues that only one server at a time may read: from now on it requests the lease for that with each
+    /// heartbeat. All servers on the store that call this must have the same such queues.
+    pub fn request_intake(&self) {
+        self.leading.wants_intake.store(true, Ordering::Relaxed);
+    }
+
+    /// Until when this server is the one that reads those queues, by the time that leases go by; `None` = it is not.
+    pub fn leads_intake_until(&self, now: Now) -> Option<Millis> {
+        self.leading.lease(Service::Intake).map(|lease| lease.until).filter(|until| now.mono < *until)
     }
 
     /// The leadership of the service, if this server leads it now. The only server of a store runs all services.

@@ -1,7 +1,7 @@
 //! Membership of a server among the servers on a store: heartbeats, and the leases of services that one server runs for
 //! all.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering};
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
 use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service};
@@ -67,14 +67,21 @@ impl Membership {
         }
         store.register(ServerState { heard_at: now.wall, heard: now.mono, ..self.me.clone() }).await?;
         *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-        // A server that does not announce must not take the lease away from servers that do.
-        let announces = self.engine.announcing.is_on();
-        for service in Service::ALL.into_iter().filter(|service| announces || *service != Service::Announcing)
-        {
+        for service in Service::ALL.into_iter().filter(|service| self.provides(*service)) {
             let lease = store.lease(service, self.me.id, SERVICE_LEASE, now).await?;
             self.engine.leading.note(service, (lease.holder == self.me.id).then_some(lease));
         }
         Ok(())
+    }
+
+    /// Whether this server is configured for a service. A server that is not must not take the lease away from servers that
+    /// are.
+    fn provides(&self, service: Service) -> bool {
+        match service {
+            Service::Announcing => self.engine.announcing.is_on(),
+            Service::Intake => self.engine.leading.wants_intake.load(Ordering::Relaxed),
+            Service::Timekeeping | Service::Sweeping | Service::Enqueuing => true,
+        }
     }
 
     /// Since when confirmed changes are lost, if the store has lost any.

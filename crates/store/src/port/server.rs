@@ -62,11 +62,14 @@ pub enum Service {
     Enqueuing,
     /// Announcing what happened.
     Announcing,
+    /// Accepting the messages of queues that only one server at a time may read.
+    Intake,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Timekeeping, Self::Sweeping, Self::Enqueuing, Self::Announcing];
+    pub const ALL: [Self; 5] =
+        [Self::Timekeeping, Self::Sweeping, Self::Enqueuing, Self::Announcing, Self::Intake];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -76,6 +79,7 @@ impl Service {
             Self::Sweeping => "sweeping",
             Self::Enqueuing => "enqueuing",
             Self::Announcing => "announcing",
+            Self::Intake => "intake",
         }
     }
 }

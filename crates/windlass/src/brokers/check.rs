@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use windlass_brokers::{Broker, Queue, Topic};
 
 use super::{
-    BrokerSettings, Brokers,
+    BrokerSettings, Brokers, election,
     events::EventsSettings,
     settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue},
 };
@@ -35,6 +35,13 @@ impl Brokers {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
             queue(&**broker, &intake.queue, Keys { name: "queue", kind: "kind" })
                 .with_context(|| place_of_intake(&intake.queue.name))?;
+            if let Some(leader) = &intake.leader {
+                election::candidate(leader)
+                    // Only its text: the error itself would have the exit code of a mistake on the command line.
+                    .map_err(|error| anyhow::Error::msg(error.to_string()))
+                    .context("`leader`")
+                    .with_context(|| place_of_intake(&intake.queue.name))?;
+            }
         }
         if let Some(EventsSettings { broker, topic, .. }) = events
             && let Some(broker) = self.by_url.get(broker)

@@ -10,7 +10,7 @@
 //! A message for later stays in flight: some products count deliveries and discard a message that was
 //! delivered too often. Other messages are handled meanwhile, up to the limit.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{future::Future, mem, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::{self, Instant};
@@ -41,6 +41,11 @@ const FAILED_PAUSE: Duration = Duration::from_millis(500);
 pub(super) trait Handle: Send + Sync {
     /// Handles messages and returns the result of each one, in their order.
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>>;
+
+    /// Whether a message for later delays all messages after it.
+    fn keeps_order(&self) -> bool {
+        false
+    }
 }
 
 /// A queue and the handler of its messages.
@@ -61,9 +66,27 @@ pub(super) struct Consumption<H> {
 }
 
 impl<H: Handle> Consumption<H> {
+    /// Consumes until `stop`, and disconnects from the broker, which nobody else may use then: its messages in flight go
+    /// back. This takes until the time that `stops_at` returns then, at most.
+    pub(super) async fn run_until(
+        self,
+        stop: impl Future<Output = ()>,
+        stops_at: impl FnOnce() -> std::time::Instant,
+    ) {
+        tokio::select! {
+            biased;
+            () = stop => {}
+            () = self.run() => {}
+        }
+        if time::timeout_at(stops_at().into(), self.broker.disconnect()).await.is_err() {
+            let (broker, queue) = (self.broker.name(), &self.queue);
+            tracing::warn!(broker, %queue, "the broker has not confirmed the end of the connection in time");
+        }
+    }
+
     /// Consumes for ever. While the broker is unavailable, retries and keeps an alarm raised; messages stay
     /// on the broker.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(&self) {
         let mut portion = Portion::new(self.round_max, self.broker.message_bytes_max());
         let trouble = Trouble::default();
         loop {
@@ -101,7 +124,10 @@ impl<H: Handle> Consumption<H> {
         let mut later: Vec<Delivery> = Vec::new();
         let (mut tried_at, mut is_late) = (Instant::now(), false);
         loop {
-            let room = portion.count().saturating_sub(later.len());
+            let room = match later.is_empty() {
+                false if self.handler.keeps_order() => 0,
+                _ => portion.count().saturating_sub(later.len()),
+            };
             let wait = if later.is_empty() { WAIT } else { FAILED_PAUSE };
             let mut deliveries = if room > 0 {
                 consumer.receive(room, wait).await?
@@ -120,7 +146,8 @@ impl<H: Handle> Consumption<H> {
             portion.learn(&deliveries);
             if !later.is_empty() && tried_at.elapsed() >= FAILED_PAUSE {
                 consumer.keep(&receipts(&later)).await?;
-                deliveries.append(&mut later);
+                later.append(&mut deliveries);
+                deliveries = mem::take(&mut later);
             }
             if !deliveries.is_empty() {
                 later.extend(self.handle(consumer.as_mut(), deliveries, &mut is_late).await?);
@@ -190,7 +217,7 @@ impl<H: Handle> Consumption<H> {
 
 /// The id of the alarm about a queue: `KIND:QUEUE@HOST:PORT`. Several brokers may have queues of the same
 /// name.
-fn alarm_id(kind: AlarmKind, queue: &Queue, broker: &str) -> AlarmId {
+pub(super) fn alarm_id(kind: AlarmKind, queue: &Queue, broker: &str) -> AlarmId {
     let place = broker.split_once("://").map_or(broker, |(_, place)| place).replace('/', ".");
     let mut id = format!("{}:{}@{place}", kind.as_str(), queue.name);
     id.truncate(id.floor_char_boundary(ALARM_ID_BYTES_MAX));

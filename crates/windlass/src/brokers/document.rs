@@ -80,6 +80,7 @@ mod tests {
             flow: flow.map(str::to_owned),
             params: params.map(str::to_owned),
             key: key.map(str::to_owned),
+            leader: None,
         };
         taken_in(section).unwrap()
     }

@@ -1,14 +1,29 @@
 //! Starts one task for each message of a queue.
+//!
+//! All servers share the messages, or only the elected one is connected to the broker:
+//!
+//! ```text
+//! stand by ─▶ elected ─▶ connect, read ─┬─ at risk ──▶ disconnect ─▶ resign ─▶ stand by
+//!                                       └─ the server ends ─▶ disconnect ─▶ resign
+//! ```
+//!
+//! An elected server accepts messages one after the other. So tasks have the order of the queue, and a server that was
+//! paused and wakes up too late cannot change it: it repeats what its successor accepts, in the same order and under the
+//! same idempotency keys.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use tokio::sync::watch;
 use windlass_brokers::{Broker, Delivery};
-use windlass_engine::services::Unreadable;
+use windlass_core::AlarmKind;
+use windlass_engine::services::{Trouble, Unreadable};
+use windlass_store::Clock as _;
 
 use super::{
-    consume::{Consumption, Handle},
+    consume::{Consumption, Handle, alarm_id},
+    election::Election,
     settings::IntakeSettings,
 };
 use crate::http::App;
@@ -16,8 +31,21 @@ use crate::http::App;
 /// The most messages read at once.
 const ROUND_MAX: usize = 500;
 
+/// The same of an elected server, which accepts them one after the other. Few enough to be read ahead whatever their
+/// size, so that the consumer is not replaced while messages are in flight, which could change their order.
+const ROUND_IN_ORDER_MAX: usize = 64;
+
 /// Consumer group: all servers share the messages under this name.
 const GROUP: &str = "windlass-intake";
+
+/// The handling of messages, one after the other or together.
+#[derive(Clone, Copy)]
+enum Order {
+    /// In the order in which they were delivered. A message that must wait delays all after it.
+    AsDelivered,
+    /// At once, in any order.
+    Any,
+}
 
 /// Starts a task for each message of a queue.
 struct Intake {
@@ -25,28 +53,115 @@ struct Intake {
     /// Name of the broker, for the task's origin and its idempotency key.
     broker: String,
     settings: IntakeSettings,
+    order: Order,
 }
 
 /// Starts tasks from the messages of a queue, for ever.
 pub(super) async fn run(app: Arc<App>, broker: Arc<dyn Broker>, settings: IntakeSettings) {
-    let consumption = Consumption {
+    consumption(app, broker, settings, Order::Any).run().await;
+}
+
+/// The same, but only while this server is elected. Only then it has a connection to the broker, which is its own.
+/// Drops `ends` when it has ended, after `ends` was set.
+pub(super) async fn run_elected(
+    app: Arc<App>,
+    settings: IntakeSettings,
+    election: Election,
+    mut ends: watch::Receiver<bool>,
+) {
+    tokio::select! {
+        () = read_when_elected(&app, &settings, &election, &mut ends) => {}
+        never = report_outages(&app, &settings, &election) => match never {},
+    }
+    drop(ends);
+    std::future::pending().await
+}
+
+/// Stands by, reads while elected, and stands by again, until `ends` is set.
+async fn read_when_elected(
+    app: &Arc<App>,
+    settings: &IntakeSettings,
+    election: &Election,
+    ends: &mut watch::Receiver<bool>,
+) {
+    loop {
+        let term = tokio::select! {
+            biased;
+            _ = ends.wait_for(|ends| *ends) => return,
+            term = election.won() => term,
+        };
+        let queue = &settings.queue;
+        match windlass_brokers::connect(settings.broker.as_str()) {
+            Ok(broker) => {
+                tracing::info!(broker = broker.name(), %queue, "this server reads the queue now");
+                let stop = async {
+                    tokio::select! {
+                        () = term.at_risk() => {}
+                        _ = ends.wait_for(|ends| *ends) => {}
+                    }
+                };
+                let consumption = consumption(app.clone(), broker, settings.clone(), Order::AsDelivered);
+                consumption.run_until(stop, || term.stops_at()).await;
+                tracing::info!(%queue, "this server does not read the queue any more");
+            }
+            Err(error) => tracing::error!(%queue, %error, "cannot use the broker"),
+        }
+        term.resign().await;
+    }
+}
+
+/// Keeps an alarm raised while the coordinator does not answer this server: then nobody may be elected.
+async fn report_outages(app: &App, settings: &IntakeSettings, election: &Election) -> Infallible {
+    let (queue, by, outages) = (&settings.queue, election.by(), Trouble::default());
+    loop {
+        match election.answer().await {
+            Ok(()) => outages.ends(),
+            Err(error) => drop(outages.goes_on(&error, app.clock.now())),
+        }
+        let describe =
+            |error: &str| format!("cannot elect a server that reads the queue {queue}: {by}: {error}");
+        let id = alarm_id(AlarmKind::BrokerAway, queue, by);
+        if outages.is_known()
+            && let Err(error) = outages.tell(&app.engine, id, describe, app.clock.now()).await
+        {
+            tracing::debug!(%queue, by, %error, "cannot change an alarm; retrying");
+        }
+    }
+}
+
+fn consumption(
+    app: Arc<App>,
+    broker: Arc<dyn Broker>,
+    settings: IntakeSettings,
+    order: Order,
+) -> Consumption<Intake> {
+    Consumption {
         engine: app.engine.clone(),
         clock: app.clock.clone(),
         broker: broker.clone(),
         queue: settings.queue.clone(),
         group: GROUP,
-        round_max: ROUND_MAX,
+        round_max: match order {
+            Order::AsDelivered => ROUND_IN_ORDER_MAX,
+            Order::Any => ROUND_MAX,
+        },
         what: "messages that start tasks",
         useless: "started no task",
-        handler: Intake { app, broker: broker.name().to_owned(), settings },
-    };
-    consumption.run().await;
+        handler: Intake { app, broker: broker.name().to_owned(), settings, order },
+    }
 }
 
 #[async_trait]
 impl Handle for Intake {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
-        join_all(deliveries.iter().map(|delivery| self.take(delivery))).await
+        match self.order {
+            Order::Any => join_all(deliveries.iter().map(|delivery| self.take(delivery))).await,
+            Order::AsDelivered => self.take_in_order(deliveries).await,
+        }
+    }
+
+    fn keeps_order(&self) -> bool {
+        matches!(self.order, Order::AsDelivered)
     }
 }
 
@@ -57,5 +172,20 @@ impl Intake {
         let by = format!("a message of {queue} at {broker}");
         let key = document.key.map(|key| format!("{broker}/{queue}/{key}"));
         self.app.take_in(&document.text, key.as_deref(), &by).await
+    }
+
+    async fn take_in_order(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
+        let mut results = Vec::with_capacity(deliveries.len());
+        for delivery in deliveries {
+            let result = self.take(delivery).await;
+            let must_wait = matches!(result, Err(Unreadable::Later(_)));
+            results.push(result);
+            if must_wait {
+                break;
+            }
+        }
+        let behind = || Err(Unreadable::Later("a message before it must wait".to_owned()));
+        results.resize_with(deliveries.len(), behind);
+        results
     }
 }

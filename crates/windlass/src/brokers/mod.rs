@@ -6,20 +6,23 @@
 //! | `uses.rs` | refuses a queue with two uses |
 //! | `check.rs` | refuses names and kinds that a broker does not support |
 //! | `step.rs` | a step as a message |
-//! | `offer.rs` | the shutdown of queue publishers |
+//! | `ending.rs` | the shutdown of queue publishers and elected intakes |
 //! | `consume.rs` | consumes a queue and settles its messages |
 //! | `portion.rs` | how many messages are read at once |
 //! | `results.rs` | the results that modules send over a broker |
 //! | `intake.rs` | messages that start tasks |
+//! | `leader.rs`, `election.rs` | an intake that only the elected server reads: its settings, its election |
 //! | `document.rs`, `pointer.rs` | the task that a message asks for, and where its parts are |
 //! | `events` | publishes events of tasks |
 
 mod check;
 mod consume;
 mod document;
+mod election;
+mod ending;
 mod events;
 mod intake;
-mod offer;
+mod leader;
 mod pointer;
 mod portion;
 mod results;
@@ -34,17 +37,19 @@ use std::{
 };
 
 use anyhow::Context as _;
+use tokio::sync::watch;
 use windlass_brokers::{Broker, Queue};
 use windlass_engine::{loops, services::QueuePublisher};
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
+use election::Election;
 use settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue};
 use url::BrokerUrl;
 
 pub(crate) use check::{Keys, queue as check_queue};
+pub(crate) use ending::Ending;
 pub(crate) use events::{EventsSection, EventsSettings};
-pub(crate) use offer::QueuePublishers;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
 
@@ -83,14 +88,13 @@ impl Brokers {
     }
 
     /// Starts the loops that publish steps, read their results, start tasks from messages and publish events.
-    /// Events committed from now on are published. Returns the queue publishers, which the caller must end
-    /// before the loops.
+    /// Events committed from now on are published. Returns what the caller must end before the loops.
     pub(crate) fn start(
         self,
         app: &Arc<App>,
         clock: &Arc<SystemClock>,
         running: &mut Loops,
-    ) -> anyhow::Result<QueuePublishers> {
+    ) -> anyhow::Result<Ending> {
         let engine = &app.engine;
         if let Some(settings) = self.settings.events
             && let Some(broker) = self.by_url.get(&settings.broker)
@@ -98,10 +102,20 @@ impl Brokers {
             let outbox_relay = events::outbox_relay(engine.clone(), broker.clone(), settings);
             running.spawn("publishes events", loops::relay(outbox_relay, clock.clone()));
         }
+        let intakes = watch::Sender::new(false);
         for intake in self.settings.intake {
             let Some(broker) = self.by_url.get(&intake.broker) else { continue };
-            let intake = intake::run(app.clone(), broker.clone(), intake);
-            running.spawn("starts tasks from messages", intake);
+            match &intake.leader {
+                None => {
+                    let intake = intake::run(app.clone(), broker.clone(), intake);
+                    running.spawn("starts tasks from messages", intake);
+                }
+                Some(leader) => {
+                    let election = Election::new(leader, app)?;
+                    let intake = intake::run_elected(app.clone(), intake, election, intakes.subscribe());
+                    running.spawn("starts tasks from messages while elected", intake);
+                }
+            }
         }
         let mut heard: BTreeSet<(BrokerUrl, Queue)> = BTreeSet::new();
         let mut publishers = Vec::new();
@@ -123,6 +137,6 @@ impl Brokers {
             running
                 .spawn("publishes steps to a broker", loops::offer(publisher, engine.clone(), clock.clone()));
         }
-        Ok(QueuePublishers { publishers, clock: clock.clone() })
+        Ok(Ending { publishers, intakes, clock: clock.clone() })
     }
 }

@@ -10,6 +10,7 @@ use windlass_engine::services::QueuePublisherSettings;
 
 use super::{
     events::{EventsSection, EventsSettings},
+    leader::{LeaderSection, LeaderSettings},
     pointer::Pointer,
     url::BrokerUrl,
     uses,
@@ -71,6 +72,9 @@ pub(crate) struct IntakeSection {
     /// JSON pointer to the idempotency key in the message. Default: the message's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
+    /// Only the elected server reads the queue. Default: all servers share its messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) leader: Option<LeaderSection>,
 }
 
 /// Messages of a queue that start tasks.
@@ -81,11 +85,12 @@ pub(crate) struct IntakeSettings {
     pub(super) flow: Option<String>,
     pub(super) params: Option<Pointer>,
     pub(super) key: Option<Pointer>,
+    pub(super) leader: Option<LeaderSettings>,
 }
 
 impl IntakeSettings {
     fn section(&self) -> IntakeSection {
-        let Self { broker, queue, flow, params, key } = self;
+        let Self { broker, queue, flow, params, key, leader } = self;
         let text = |pointer: &Option<Pointer>| pointer.as_ref().map(|pointer| pointer.as_str().to_owned());
         IntakeSection {
             broker: broker.to_string(),
@@ -94,6 +99,7 @@ impl IntakeSettings {
             flow: flow.clone(),
             params: text(params),
             key: text(key),
+            leader: leader.as_ref().map(LeaderSettings::section),
         }
     }
 }
@@ -181,7 +187,7 @@ pub(crate) fn read(
 /// # Errors
 /// When a pointer is invalid, or `params` is set without `flow`.
 pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
-    let IntakeSection { broker, queue, kind, flow, params, key } = section;
+    let IntakeSection { broker, queue, kind, flow, params, key, leader } = section;
     let place = place_of_intake(&queue);
     let pointer = |name: &str, text: Option<String>| {
         let parse = |text: String| {
@@ -198,12 +204,15 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
     if let Some(flow) = &flow {
         Name::new(flow).map_err(|error| anyhow::anyhow!("{place}: `flow`: {error}"))?;
     }
+    let leader =
+        leader.map(LeaderSettings::read).transpose().with_context(|| format!("{place}: `leader`"))?;
     Ok(IntakeSettings {
         broker: BrokerUrl::new(broker),
         queue: Queue { name: queue, kind },
         flow,
         params,
         key,
+        leader,
     })
 }
 
@@ -273,7 +282,7 @@ mod tests {
 
     fn intake(queue: &str) -> IntakeSection {
         let (broker, queue) = ("redis://h".to_owned(), queue.to_owned());
-        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None }
+        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None, leader: None }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The URL of a broker.
+//! The URL of a broker or a coordinator.
 
 use std::fmt;
 
-/// A broker's URL, which may contain a password. `Display` and `Debug` leave the password out.
+/// The URL of a broker or a coordinator, which may contain a password. `Display` and `Debug` leave the password out.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BrokerUrl(String);
 

@@ -1,11 +1,11 @@
 //! Refuses a configuration that uses one queue for two purposes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, ensure};
 use windlass_brokers::Queue;
 
-use super::{BrokerSettings, settings::OfferedQueue, url::BrokerUrl};
+use super::{BrokerSettings, leader::LeaderSettings, settings::OfferedQueue, url::BrokerUrl};
 
 /// Checks all queues of the configuration, independent of the features of their brokers.
 ///
@@ -13,6 +13,7 @@ use super::{BrokerSettings, settings::OfferedQueue, url::BrokerUrl};
 /// Names the sections that conflict.
 pub(super) fn check(settings: &BrokerSettings) -> anyhow::Result<()> {
     check_queues(settings)?;
+    check_leaders(settings)?;
     check_answers(&settings.queues)
 }
 
@@ -52,6 +53,20 @@ fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses two intakes that campaign for one name: a server would read one of them and stand by for the other.
+fn check_leaders(settings: &BrokerSettings) -> anyhow::Result<()> {
+    let mut campaigns = BTreeSet::new();
+    for leader in settings.intake.iter().filter_map(|intake| intake.leader.as_ref()) {
+        if let LeaderSettings::Coordinator { url, name, .. } = leader {
+            ensure!(
+                campaigns.insert((url, name)),
+                "two sections [[intake]] have the `leader` {name} of {url}: use a name for each"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Refuses one results queue for several modules whose kinds disagree, list and not list: its kind would
 /// depend on which module comes first.
 fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
@@ -74,7 +89,7 @@ fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{IntakeSection, QueueSection, read};
+    use super::super::{IntakeSection, QueueSection, leader::LeaderSection, read};
 
     fn section(broker: &str) -> QueueSection {
         QueueSection { broker: broker.to_owned(), queue: None, kind: None, results: None, window: None }
@@ -82,7 +97,7 @@ mod tests {
 
     fn intake(queue: &str) -> IntakeSection {
         let (broker, queue) = ("redis://h".to_owned(), queue.to_owned());
-        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None }
+        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None, leader: None }
     }
 
     #[test]
@@ -110,6 +125,24 @@ mod tests {
         assert!(error(&["a"], &["a-dead"]).contains("is the dead-letter queue of a"));
         let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
         assert!(read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None).is_ok());
+    }
+
+    #[test]
+    fn intakes_have_leaders_of_their_own() {
+        let led = |queue: &str, coordinator: &str, name: Option<&str>| {
+            let leader = LeaderSection {
+                coordinator: coordinator.to_owned(),
+                name: name.map(str::to_owned),
+                lease: None,
+            };
+            IntakeSection { leader: Some(leader), ..intake(queue) }
+        };
+        let read = |one, other| read(Default::default(), vec![one, other], None);
+        let one = || led("a", "etcd://u:secret@h", Some("n"));
+        let error = read(one(), led("b", "etcd://u:secret@h", Some("n"))).unwrap_err().to_string();
+        assert!(error.contains("the `leader` n of etcd://…@h: use a name for each"), "{error}");
+        assert!(read(one(), led("b", "etcd://u:secret@h", Some("m"))).is_ok());
+        assert!(read(led("a", "store", None), led("b", "store", None)).is_ok(), "one server reads both");
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod blocks;
 #[cfg(all(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod modules;
 mod shell;
+#[cfg(all(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
+mod single_consumer;
 
 use std::{fs, path::Path};
 

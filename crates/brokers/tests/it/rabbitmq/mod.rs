@@ -3,6 +3,7 @@
 mod announcing;
 mod cluster;
 mod faults;
+mod single_active;
 mod tls;
 
 use std::{sync::Arc, time::Duration};

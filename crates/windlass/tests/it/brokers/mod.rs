@@ -2,6 +2,8 @@
 //! all it has.
 
 mod accidents;
+mod behind_haproxy;
+mod elected;
 mod events;
 mod intake;
 mod products;

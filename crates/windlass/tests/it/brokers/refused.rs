@@ -40,7 +40,7 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
     let long = format!("queue = \"{}\"", "x".repeat(248));
     for (section, broker, settings, key, words) in [
         ("[queues.far]", "redis", "kind = \"heap\"", "kind", "a stream or a list"),
-        ("[queues.far]", "amqp", "kind = \"stream\"", "kind", "use quorum or classic"),
+        ("[queues.far]", "amqp", "kind = \"stream\"", "kind", "use quorum, single-active or classic"),
         ("[queues.far]", "amqp", "results = \"amq.r\"", "results", "belong to the server"),
         ("[queues.far]", "kafka", "kind = \"list\"", "kind", "leave the kind out"),
         ("[queues.far]", "kafka", "queue = \"no/body\"", "queue", "letters, digits, dots"),
@@ -53,7 +53,27 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
         ),
         ("[queues.far]", "sqs+http", "kind = \"fifo\"", "kind", "end in .fifo"),
         ("[[intake]]", "sqs+http", "queue = \"no.body\"", "queue", "1 to 80 letters"),
-        ("[[intake]]", "amqp", "queue = \"orders\"\nkind = \"list\"", "kind", "use quorum or classic"),
+        (
+            "[[intake]]",
+            "amqp",
+            "queue = \"orders\"\nkind = \"list\"",
+            "kind",
+            "use quorum, single-active or classic",
+        ),
+        (
+            "[[intake]]",
+            "amqp",
+            "queue = \"orders\"\nleader = { coordinator = \"nacos://u:secret@h\", name = \"a\" }",
+            "leader",
+            "must start with one of consul://, etcd://, zookeeper://",
+        ),
+        (
+            "[[intake]]",
+            "amqp",
+            "queue = \"orders\"\nleader = { coordinator = \"etcd://u:secret@h\", name = \"a\", lease = \"1s\" }",
+            "leader",
+            "invalid lease",
+        ),
         ("[events]", "redis", "topic = \"e\"\nkind = \"list\"", "kind", "can be a stream"),
         ("[events]", "kafka", "topic = \"no/body\"", "topic", "letters, digits, dots"),
     ] {

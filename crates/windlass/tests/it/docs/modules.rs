@@ -12,7 +12,7 @@ use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
 use super::{PROGRAM, run_parts};
 
 /// The Python that the system's packages are for.
-const PYTHON: &str = "/usr/bin/python3";
+pub(super) const PYTHON: &str = "/usr/bin/python3";
 
 #[test]
 fn over_redis() {
@@ -75,7 +75,7 @@ fn over(page: &str, package: &str, variables: &[(&str, &str)]) {
 }
 
 /// Whether a command succeeds, without which a test leaves out what it is for. Where `CI` is set it must.
-fn works(command: &str) -> bool {
+pub(super) fn works(command: &str) -> bool {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdout(Stdio::null()).stderr(Stdio::null());
     let works = shell.status().expect("a shell").success();
