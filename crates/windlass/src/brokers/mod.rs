@@ -40,13 +40,15 @@ use windlass_engine::{loops, services::QueuePublisher};
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue};
-use url::BrokerUrl;
 
 pub(crate) use check::{Keys, queue as check_queue};
+pub(crate) use consume::alarm_id;
 pub(crate) use events::{EventsSection, EventsSettings};
 pub(crate) use offer::QueuePublishers;
+pub(crate) use pointer::Pointer;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
+pub(crate) use url::BrokerUrl;
 
 /// Where brokers are configured, for error messages.
 const IN_FILE: &str = "in the configuration file";
