@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use windlass_coordinators::{KvEntry, KvList};
 
 use super::entry::{self, Entry, Mark, Read};
+use crate::task_list::settings::TaskListSettings;
 
 /// A list, sorted.
 #[derive(Debug, Default)]
@@ -26,12 +27,15 @@ pub(super) struct Found {
 
 impl Listing {
     /// Sorts a list.
-    pub(super) fn of(list: &KvList) -> Self {
+    pub(super) fn of(list: &KvList, settings: &TaskListSettings) -> Self {
         let mut listing = Self::default();
         // Consul's own tools make keys that end with a slash, and have no value.
         for at in list.entries.iter().filter(|at| !at.key.ends_with('/')) {
             match entry::read(&at.value) {
-                Read::Waiting(entry) => listing.waiting.push_back(Found { at: at.clone(), entry }),
+                Read::Waiting(entry) => match entry.document(settings) {
+                    Ok(_) => listing.waiting.push_back(Found { at: at.clone(), entry }),
+                    Err(why) => drop(listing.broken.insert(at.key.clone(), why)),
+                },
                 Read::Marked(entry, mark) => listing.marked.push((Found { at: at.clone(), entry }, mark)),
                 Read::Theirs => {}
                 Read::Broken(why) => drop(listing.broken.insert(at.key.clone(), why)),
@@ -45,19 +49,16 @@ impl Listing {
     }
 }
 
-/// What an operator should know of entries that start no task. Empty if there are none.
-pub(super) fn complaint<'b>(broken: impl Iterator<Item = (&'b String, &'b String)>) -> String {
+/// What an operator should know of entries that start no task, one text each: the first ten of them, and how many there
+/// are.
+pub(super) fn complaints<'b>(broken: impl Iterator<Item = (&'b String, &'b String)>) -> (Vec<String>, usize) {
     const SHOWN_MAX: usize = 10;
     const CHARS_MAX: usize = 200;
 
-    let mut all: Vec<_> = broken.collect();
-    all.sort();
-    let rest = all.len().saturating_sub(SHOWN_MAX);
+    let all: BTreeMap<_, _> = broken.collect();
     let short = |text: &str| text.chars().take(CHARS_MAX).collect::<String>();
-    let shown: Vec<String> =
-        all.iter().take(SHOWN_MAX).map(|(key, why)| format!("{}: {}", short(key), short(why))).collect();
-    let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
-    format!("{}{more}", shown.join("; "))
+    let shown = all.iter().take(SHOWN_MAX).map(|(key, why)| format!("{}: {}", short(key), short(why)));
+    (shown.collect(), all.len())
 }
 
 #[cfg(test)]
@@ -75,6 +76,8 @@ mod tests {
 
     #[test]
     fn earlier_entries_come_first_then_those_with_smaller_keys() {
+        let section = toml::from_str("consul = \"consul://h\"\nflows = { t = \"f\" }").unwrap();
+        let settings = crate::task_list::read(vec![section]).unwrap().remove(0);
         let entries = vec![
             at("p/", ""),
             at("p/a", &task("\"1000\"", "false")),
@@ -83,20 +86,21 @@ mod tests {
             at("p/d", &task("\"998.5\"", "false")),
             at("p/e", &task("\"1\"", "\"true\"")),
             at("p/f", "{"),
+            at("p/g", &task("1", "false").replace("\"t\"", "\"u\"")),
         ];
-        let listing = Listing::of(&KvList { entries, index: 1 });
+        let listing = Listing::of(&KvList { entries, index: 1 }, &settings);
         let keys: Vec<&str> = listing.waiting.iter().map(|found| found.at.key.as_str()).collect();
         assert_eq!(keys, ["p/d", "p/b", "p/c", "p/a"]);
         assert_eq!(listing.marked.len(), 0);
-        assert_eq!(listing.broken.keys().collect::<Vec<_>>(), ["p/f"]);
+        assert_eq!(listing.broken.keys().collect::<Vec<_>>(), ["p/f", "p/g"]);
     }
 
     #[test]
-    fn a_complaint_has_the_first_ten() {
+    fn complaints_are_the_first_ten() {
         let broken: BTreeMap<String, String> = (10..30).map(|n| (format!("k{n}"), "w".repeat(300))).collect();
-        let text = complaint(broken.iter());
-        assert!(text.starts_with("k10: www") && text.contains("k19: ") && !text.contains("k20: "), "{text}");
-        assert!(text.ends_with("; and 10 more") && text.len() < 2_200, "{}", text.len());
-        assert_eq!(complaint(BTreeMap::new().iter()), "");
+        let (shown, count) = complaints(broken.iter());
+        assert_eq!((shown.len(), count), (10, 20));
+        assert!(shown[0].starts_with("k10: www") && shown[9].starts_with("k19: "), "{shown:?}");
+        assert!(shown.iter().all(|text| text.len() < 210));
     }
 }

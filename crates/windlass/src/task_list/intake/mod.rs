@@ -70,6 +70,8 @@ struct TaskList {
     term: watch::Receiver<Option<Term>>,
     /// The fence of the last leadership of which Consul says that it has ended.
     deposed: watch::Sender<u64>,
+    /// Notified when nothing of the last list can be taken any more.
+    exhausted: Notify,
     /// Entries that this server takes or follows.
     under_way: AtomicUsize,
 }
@@ -147,6 +149,7 @@ impl Intake {
             settings,
             term,
             deposed: watch::Sender::new(0),
+            exhausted: Notify::new(),
             under_way: AtomicUsize::new(0),
         });
         let (lists, read) = watch::channel(None);

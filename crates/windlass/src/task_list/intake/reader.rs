@@ -14,11 +14,8 @@ const WAIT: Duration = Duration::from_secs(30);
 /// The pause between two queries: each returns the whole list, and changes of this time come together.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is added for each entry: long lists are read less often.
-const PAUSE_PER_ENTRY: Duration = Duration::from_micros(50);
-
-/// The longest of these pauses.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The same while entries of the last list can still be taken.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause after a failure.
 const FAILED_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -35,9 +32,12 @@ pub(super) async fn run(list: Arc<TaskList>, lists: watch::Sender<Option<Arc<KvL
                 pacing.succeeded();
                 trouble.ends().await;
                 seen = read.index;
-                let count = u32::try_from(read.entries.len()).unwrap_or(u32::MAX);
                 lists.send_replace(Some(Arc::new(read)));
-                sleep((PAUSE + PAUSE_PER_ENTRY.saturating_mul(count)).min(PAUSE_MAX)).await;
+                sleep(PAUSE).await;
+                tokio::select! {
+                    () = list.exhausted.notified() => {}
+                    () = sleep(BUSY_PAUSE) => {}
+                }
             }
             Err(error) => {
                 trouble.goes_on(&error).await;

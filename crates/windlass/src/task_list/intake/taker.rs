@@ -8,13 +8,14 @@ use std::{
 
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 use windlass_coordinators::{KvChange, KvCommitted, KvList};
+use windlass_core::TaskId;
 use windlass_engine::services::Unreadable;
 
 use super::{
     Permit, TaskList,
     entry::Mark,
     follower::{self, Followed},
-    listing::{Found, Listing, complaint},
+    listing::{Found, Listing, complaints},
     trouble::Complaints,
 };
 
@@ -32,12 +33,14 @@ struct Taker {
     broken: BTreeMap<String, String>,
     /// The same where their tasks are refused.
     refused: BTreeMap<String, String>,
-    /// The keys of the entries that are followed.
-    followed: BTreeSet<String>,
+    /// The entries that are followed: their keys, and the tasks of their marks.
+    followed: BTreeSet<(String, TaskId)>,
     /// Those that servers of another store have marked.
     not_ours: BTreeMap<String, Mark>,
     following: JoinSet<(String, Mark, Followed)>,
     complaints: Complaints,
+    /// A list was read.
+    has_read: bool,
 }
 
 /// What became of trying to take an entry.
@@ -63,9 +66,13 @@ pub(super) async fn run(list: Arc<TaskList>, mut lists: watch::Receiver<Option<A
         not_ours: BTreeMap::new(),
         following: JoinSet::new(),
         complaints,
+        has_read: false,
     };
     loop {
         let took = taker.take_all().await;
+        if taker.waiting.is_empty() {
+            taker.list.exhausted.notify_one();
+        }
         tokio::select! {
             Some(ended) = taker.following.join_next() => match ended {
                 Ok((key, mark, followed)) => taker.note(key, mark, followed),
@@ -88,22 +95,20 @@ pub(super) async fn run(list: Arc<TaskList>, mut lists: watch::Receiver<Option<A
 impl Taker {
     /// Learns a list.
     fn read(&mut self, read: &KvList) {
-        let Listing { waiting, marked, broken } = Listing::of(read);
+        let Listing { waiting, marked, broken } = Listing::of(read, &self.list.settings);
+        self.has_read = true;
         let known: BTreeSet<&str> = waiting.iter().map(|found| found.at.key.as_str()).collect();
         let marks: BTreeSet<&str> = marked.iter().map(|(found, _)| found.at.key.as_str()).collect();
         self.refused.retain(|key, _| known.contains(key.as_str()) || marks.contains(key.as_str()));
         self.not_ours.retain(|key, _| marks.contains(key.as_str()));
-        self.waiting = waiting;
-        self.waiting.retain(|found| !self.followed.contains(&found.at.key));
-        (self.marked, self.broken) = (marked, broken);
+        (self.waiting, self.marked, self.broken) = (waiting, marked, broken);
         self.follow_marked();
     }
 
     /// Follows marked entries that nobody here follows.
     fn follow_marked(&mut self) {
-        let is_known =
-            |key: &String, mark: &Mark| self.followed.contains(key) || self.not_ours.get(key) == Some(mark);
-        let marked = self.marked.iter().filter(|(found, mark)| !is_known(&found.at.key, mark));
+        let marked =
+            self.marked.iter().filter(|(found, mark)| self.not_ours.get(&found.at.key) != Some(mark));
         for (found, mark) in marked.cloned().collect::<Vec<_>>() {
             self.follow(found, mark);
         }
@@ -111,7 +116,9 @@ impl Taker {
 
     fn follow(&mut self, found: Found, mark: Mark) {
         let (list, key) = (self.list.clone(), found.at.key.clone());
-        self.followed.insert(key.clone());
+        if !self.followed.insert((key.clone(), mark.task)) {
+            return;
+        }
         self.list.note_under_way(self.followed.len());
         self.following.spawn(async move {
             let followed = follower::follow(list, found, mark.clone()).await;
@@ -120,7 +127,7 @@ impl Taker {
     }
 
     fn note(&mut self, key: String, mark: Mark, followed: Followed) {
-        self.followed.remove(&key);
+        self.followed.remove(&(key.clone(), mark.task));
         self.list.note_under_way(self.followed.len());
         match followed {
             Followed::Settled => {
@@ -155,9 +162,16 @@ impl Taker {
                 break took;
             }
         };
-        let complaint = complaint(self.broken.iter().chain(&self.refused));
-        self.complaints.tell(&self.list, &complaint).await;
+        self.tell().await;
         took
+    }
+
+    /// Reports the entries that start no task. That there are none is known when all that wait were looked at.
+    async fn tell(&mut self) {
+        let (shown, count) = complaints(self.broken.iter().chain(&self.refused));
+        if self.has_read && (self.waiting.is_empty() || count > 0) {
+            self.complaints.tell(&self.list, shown, count).await;
+        }
     }
 
     /// Takes an entry, and submits its task. A consumer that is faster keeps it.

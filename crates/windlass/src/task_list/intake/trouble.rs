@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
-use windlass_engine::{Engine, EngineError, services};
+use windlass_core::{Alarm, AlarmCommand, AlarmId, AlarmKind, TaskId};
+use windlass_engine::{EngineError, services};
 
 use super::TaskList;
 use crate::brokers::alarm_id;
@@ -54,8 +54,8 @@ impl<'l> Trouble<'l> {
 /// The alarm about entries that start no task.
 pub(super) struct Complaints {
     alarm: AlarmId,
-    /// What the alarm says. None until it was looked at; empty when it is resolved.
-    told: Option<String>,
+    /// What was told last, one text for each entry. None until the alarm was looked at.
+    told: Option<Vec<String>>,
 }
 
 impl Complaints {
@@ -64,37 +64,34 @@ impl Complaints {
         Self { alarm: alarm_id(AlarmKind::MessageRefused, prefix, &list.consul), told: None }
     }
 
-    /// Raises the alarm when there is something else to say than before, and resolves it when nothing is left to say.
-    /// What an alarm says already, of an earlier server or another one, is not raised again.
-    pub(super) async fn tell(&mut self, list: &TaskList, complaint: &str) {
-        if self.told.as_deref() == Some(complaint) {
+    /// Raises the alarm when there is something new to say, and resolves it when nothing is left to say. `shown` are texts
+    /// for the first of `count` entries.
+    pub(super) async fn tell(&mut self, list: &TaskList, shown: Vec<String>, count: usize) {
+        if self.told.as_ref() == Some(&shown) {
             return;
         }
-        match self.change(list, complaint).await {
-            Ok(()) => self.told = Some(complaint.to_owned()),
+        match self.change(list, &shown, count).await {
+            Ok(()) => self.told = Some(shown),
             Err(error) => tracing::debug!(%error, "cannot change an alarm; retrying"),
         }
     }
 
-    async fn change(&self, list: &TaskList, complaint: &str) -> Result<(), EngineError> {
-        let engine: &Engine = &list.app.engine;
+    async fn change(&self, list: &TaskList, shown: &[String], count: usize) -> Result<(), EngineError> {
+        let engine = &list.app.engine;
         let standing = engine.standing_alarm(&self.alarm).await?;
-        let prefix = &list.settings.prefix;
-        let message = format!(
-            "entries of the task list {prefix} at {} start no task and are left alone: {complaint}",
-            list.consul
-        );
+        // Another server, or this one before a restart, has said it.
+        let is_told = |alarm: &Alarm| shown.iter().all(|text| alarm.message.contains(text));
         let command = match standing {
-            Some(_) if complaint.is_empty() => AlarmCommand::Resolve { by: None },
-            None if complaint.is_empty() => return Ok(()),
-            Some(alarm) if *alarm.message == message => return Ok(()),
+            Some(_) if shown.is_empty() => AlarmCommand::Resolve { by: None },
+            None if shown.is_empty() => return Ok(()),
+            Some(alarm) if is_told(&alarm) => return Ok(()),
             _ => {
-                tracing::warn!(
-                    prefix,
-                    consul = list.consul,
-                    complaint,
-                    "entries of a task list start no task"
+                let (prefix, consul) = (&list.settings.prefix, &list.consul);
+                let message = format!(
+                    "entries of the task list {prefix} at {consul} start no task and are left alone ({count}): {}",
+                    shown.join("; ")
                 );
+                tracing::warn!("{message}");
                 let (kind, message) = (AlarmKind::MessageRefused, message.into());
                 AlarmCommand::Raise { kind, task: TaskId::NONE, step: None, message }
             }
