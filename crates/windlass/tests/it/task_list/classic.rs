@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::stage::{Entry, List};
 
@@ -42,12 +42,15 @@ impl Classic<'_> {
         }
     }
 
+    /// Consumes once without a leader key, beside others that do the same.
+    pub(super) fn run_beside(&self) {
+        let session = self.session();
+        self.consume(&session, u32::MAX);
+    }
+
     /// Locks the leader key. Returns its session.
     fn lead(&self) -> Option<String> {
-        let session = json!({ "TTL": "2s", "LockDelay": "200ms", "Behavior": "release" }).to_string();
-        let answer = self.put("session/create", &session);
-        let session =
-            serde_json::from_str::<serde_json::Value>(&answer).unwrap()["ID"].as_str().unwrap().to_owned();
+        let session = self.session();
         let key = self.list.leader_key();
         while self.put(&format!("kv/{key}?acquire={session}"), "classic") != "true" {
             if self.ends.load(Ordering::SeqCst) {
@@ -57,6 +60,12 @@ impl Classic<'_> {
             thread::sleep(Duration::from_millis(50));
         }
         Some(session)
+    }
+
+    fn session(&self) -> String {
+        let session = json!({ "TTL": "2s", "LockDelay": "200ms", "Behavior": "release" }).to_string();
+        let answer: Value = serde_json::from_str(&self.put("session/create", &session)).unwrap();
+        answer["ID"].as_str().unwrap().to_owned()
     }
 
     fn consume(&self, session: &str, reign: u32) {

@@ -4,6 +4,7 @@ use std::{fs, process::Command};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use windlass_testkit::{Consul, Proxy};
 
 use crate::site::{Site, script, store, until};
@@ -138,6 +139,17 @@ impl Stage {
     /// The same with these addresses of Consul.
     pub(super) fn at(list: List, addresses: &str, rest: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        Self::on(dir, store, list, addresses, rest)
+    }
+
+    /// The same on a database that other servers may share.
+    pub(super) fn on_database(list: List, url: String, rest: &str) -> Self {
+        let address = format!("127.0.0.1:{}", list.consul.port());
+        Self::on(tempfile::tempdir().unwrap(), url, list, &address, rest)
+    }
+
+    fn on(dir: TempDir, store: String, list: List, addresses: &str, rest: &str) -> Self {
         let config = dir.path().join("windlass.toml");
         let flows = "flows = { note = \"note\", fail = \"fail\", gate = \"gate\" }";
         let text = format!(
@@ -145,10 +157,9 @@ impl Stage {
             list.name
         );
         fs::write(&config, text).unwrap();
-        let (store, config) = (store(dir.path()), config.display().to_string());
+        let config = config.display().to_string();
         let mut site = Site::open(dir, &store, &[]);
         site.apply(FLOWS);
-        let port = |site: &Site| site.url.rsplit(':').next().unwrap().parse().unwrap();
         let network = Proxy::start(port(&site)).unwrap();
         let server = std::mem::replace(&mut site.url, format!("http://127.0.0.1:{}", network.port()));
         site.start_worker();
@@ -184,7 +195,17 @@ impl Stage {
     /// Starts a server after the last one has ended.
     pub(super) fn start(&mut self) {
         self.site.restart_with(&self.store, &[("WINDLASS_CONFIG", &self.config)]);
-        self.network.lead_to(self.site.url.rsplit(':').next().unwrap().parse().unwrap());
+        self.lead_worker_to(&self.site);
+    }
+
+    /// The worker asks this server from now on.
+    pub(super) fn lead_worker_to(&self, site: &Site) {
+        self.network.lead_to(port(site));
+    }
+
+    /// Another server with the same configuration.
+    pub(super) fn second_server(&self) -> Site {
+        Site::open(tempfile::tempdir().unwrap(), &self.store, &[("WINDLASS_CONFIG", &self.config)])
     }
 
     pub(super) fn ledger_path(&self) -> String {
@@ -211,4 +232,8 @@ impl Stage {
     pub(super) fn alarms(&self) -> Vec<Value> {
         self.site.json(&["alarm", "list"])["items"].as_array().unwrap().clone()
     }
+}
+
+fn port(site: &Site) -> u16 {
+    site.url.rsplit(':').next().unwrap().parse().unwrap()
 }
