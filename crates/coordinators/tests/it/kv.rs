@@ -71,10 +71,10 @@ async fn a_list_waits_for_a_change() {
     let kv = consul(server).kv().unwrap();
     let old = set(&kv, "kv-waits/a", "1").await;
     let mut list = kv.list("kv-waits/", 0, WAIT).await.unwrap();
-    assert_eq!(list.entries, [old.clone()]);
+    assert_eq!(list.entries, std::slice::from_ref(&old));
     let changed = async {
         // Consul may answer before something has changed.
-        while list.entries == [old.clone()] {
+        while list.entries == std::slice::from_ref(&old) {
             list = kv.list("kv-waits/", list.index, WAIT).await.unwrap();
         }
         list.entries

@@ -21,6 +21,8 @@ use futures_util::future::join_all;
 use crate::{http::App, loops::Loops};
 use intake::{Intake, Running};
 
+#[cfg(feature = "consul")]
+pub use intake::malformed::task_list_entry;
 pub(crate) use settings::{TaskListSection, TaskListSettings, read};
 
 /// The task lists of a server.

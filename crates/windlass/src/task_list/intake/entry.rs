@@ -346,7 +346,8 @@ mod tests {
         let taken = first.taken(&mark).unwrap();
         let put_back = waiting(&taken.replace(r#""taskTaken":"true""#, r#""taskTaken":"false""#));
         assert_eq!(put_back.next_mark("s", TaskId(8)), mark, "its task still runs");
-        assert_eq!(put_back.next_mark("other", TaskId(8)).run, 2);
+        let moved = put_back.next_mark("other", TaskId(8));
+        assert_eq!((moved.task, moved.run), (TaskId(8), 1), "another store knows nothing of it");
         let failed = Outcome { status: "failed".to_owned(), succeeded: false, message: Some("x".to_owned()) };
         let (entry, mark) = marked(&taken);
         let Settlement::Keep(kept) = entry.settled(mark, &failed, WhenEnded::WriteBack).unwrap() else {

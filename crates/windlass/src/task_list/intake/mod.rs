@@ -23,6 +23,7 @@ mod fields;
 mod follower;
 mod leader;
 mod listing;
+pub(crate) mod malformed;
 mod reader;
 mod taker;
 mod trouble;
