@@ -42,6 +42,7 @@ use crate::{clock::SystemClock, http::App, loops::Loops};
 use settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue};
 
 pub(crate) use check::{Keys, queue as check_queue};
+#[cfg(feature = "consul")]
 pub(crate) use consume::alarm_id;
 pub(crate) use events::{EventsSection, EventsSettings};
 pub(crate) use offer::QueuePublishers;
