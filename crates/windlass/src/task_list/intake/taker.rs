@@ -150,7 +150,7 @@ impl Taker {
             let fence = match self.list.permit() {
                 Permit::Acts { fence } => fence,
                 Permit::AtRisk => break Took::Stalled,
-                // The broken ones are told by the one who leads.
+                // The leader reports the broken ones.
                 Permit::StandsBy => return Took::Next,
             };
             let Some(next) = self.waiting.pop_front() else { break Took::Next };
@@ -218,7 +218,7 @@ impl Taker {
             }
             Ok(KvCommitted::Refused(_)) => Took::Next,
             Err(error) => {
-                // If it was done all the same, the next list shows our mark.
+                // If Consul has done it and the answer was lost, the next list shows our mark.
                 tracing::debug!(%error, key = found.at.key, "cannot take an entry; retrying");
                 self.waiting.push_front(found);
                 Took::Stalled

@@ -54,7 +54,7 @@ impl<'l> Trouble<'l> {
 /// The alarm about entries that start no task.
 pub(super) struct Complaints {
     alarm: AlarmId,
-    /// What was told last, one text for each entry. None until the alarm was looked at.
+    /// What was reported last, one text for each entry. None until the alarm was looked at.
     told: Option<Vec<String>>,
 }
 

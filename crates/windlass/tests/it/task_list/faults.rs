@@ -51,7 +51,7 @@ fn a_repeated_put_of_a_taken_entry_starts_no_second_task() {
 }
 
 #[test]
-fn broken_values_are_left_alone_and_told_once_and_others_go_on() {
+fn broken_values_are_left_alone_and_reported_once_and_others_go_on() {
     let Some(list) = List::new("broken-list") else { return };
     let mut stage = Stage::new(list, "");
     list.put_text("task_0000", "{\"taskId\": ");
@@ -63,7 +63,7 @@ fn broken_values_are_left_alone_and_told_once_and_others_go_on() {
     list.put(9, "note");
     until("the good one is done", || (stage.done_by("windlass") == [9]).then_some(()));
     let complaint = |stage: &Stage| {
-        until("all are told", || {
+        until("all are reported", || {
             let alarms = stage.alarms();
             let message = alarms.first()?["message"].as_str()?.to_owned();
             let has_all = (0..3).all(|n| message.contains(&format!("broken-list/task_000{n}: ")));
@@ -75,7 +75,7 @@ fn broken_values_are_left_alone_and_told_once_and_others_go_on() {
     let message = alarm["message"].as_str().unwrap();
     assert!(message.contains("not a JSON object") && message.contains("no flow is configured"), "{message}");
     assert!(message.contains("nothing at /taskPara"), "{message}");
-    // More tasks, and another server, do not tell it again.
+    // More tasks, and another server, do not report it again.
     list.put(10, "note");
     until("another one is done", || (stage.done_by("windlass") == [9, 10]).then_some(()));
     stage.restart();
