@@ -103,6 +103,7 @@ pub use error::Error;
 #[cfg(feature = "coordinators")]
 pub use leader::Leader;
 pub use leader::Term;
+pub use pacing::Pacing;
 pub use windlass_api as api;
 #[cfg(feature = "brokers")]
 pub use windlass_brokers as brokers;

@@ -19,7 +19,7 @@ const GROWTH_PERCENT: u32 = 125;
 /// quarter shorter at random, so that the callers of a restarted server do not all come back at once. Never
 /// gives up.
 #[derive(Debug, Clone)]
-pub(crate) struct Pacing {
+pub struct Pacing {
     failures: u32,
     longest: Duration,
 }
@@ -32,19 +32,20 @@ impl Default for Pacing {
 
 impl Pacing {
     /// Delays that grow up to this length.
-    pub(crate) fn up_to(longest: Duration) -> Self {
+    #[must_use]
+    pub fn up_to(longest: Duration) -> Self {
         Self { failures: 0, longest }
     }
 
     /// Records a failure. Returns the delay before the next call.
-    pub(crate) fn failed(&mut self) -> Duration {
+    pub fn failed(&mut self) -> Duration {
         // The seed differs in every process and call, which is random enough here.
         let permille = u32::try_from(RandomState::new().hash_one(self.failures) % 1000).unwrap_or(0);
         self.failed_with(permille)
     }
 
     /// Records a success: the next failure counts as the first one.
-    pub(crate) fn succeeded(&mut self) {
+    pub fn succeeded(&mut self) {
         self.failures = 0;
     }
 

@@ -9,7 +9,7 @@ use reqwest::{Client, Method, Response, StatusCode, header::HeaderMap};
 
 use crate::CoordinatorError;
 
-/// The longest answer that is read, in bytes. Answers have a few candidates in them.
+/// The longest answer about an election that is read, in bytes. It has a few candidates in it.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// How long one address may take for an answer.
@@ -30,6 +30,8 @@ pub(crate) struct Http {
     hosts: Vec<String>,
     /// The host that answered last.
     last: AtomicUsize,
+    /// The longest answer that is read, in bytes.
+    answer_bytes_max: usize,
 }
 
 /// A request. It must be harmless when two servers get it.
@@ -70,14 +72,20 @@ impl Http {
             .http1_only()
             .build()
             .map_err(|error| CoordinatorError::Invalid(format!("cannot set up an HTTP client: {error}")))?;
-        Ok(Self { client, hosts, last: AtomicUsize::new(0) })
+        Ok(Self { client, hosts, last: AtomicUsize::new(0), answer_bytes_max: ANSWER_BYTES_MAX })
+    }
+
+    /// The same for answers of up to this length.
+    #[cfg(feature = "consul")]
+    pub(crate) fn with_answers_up_to(self, bytes: usize) -> Self {
+        Self { answer_bytes_max: bytes, ..self }
     }
 
     /// Sends a request to each address in turn until one answers.
     pub(crate) async fn call(&self, request: &Request) -> Result<Answer, CoordinatorError> {
         let mut failures = Vec::new();
         for index in self.order() {
-            let answer = async { read(self.send(&self.hosts[index], request).await?).await };
+            let answer = async { self.read(self.send(&self.hosts[index], request).await?).await };
             match in_time(request.patience, answer).await {
                 Ok(answer) => return Ok(self.answered(index, answer)),
                 Err(why) => failures.push(format!("{}: {why}", self.hosts[index])),
@@ -117,30 +125,30 @@ impl Http {
         let status = response.status();
         // No leader, too many requests, a proxy without servers: another address may do better.
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-            let answer = read(response).await?;
+            let answer = self.read(response).await?;
             return Err(format!("{status}: {}", answer.text()));
         }
         Ok(response)
     }
-}
 
-async fn read(mut response: Response) -> Result<Answer, String> {
-    let status = response.status();
-    #[cfg(feature = "consul")]
-    let headers = response.headers().clone();
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(explain)? {
-        body.extend_from_slice(&piece);
-        if body.len() > ANSWER_BYTES_MAX {
-            return Err(format!("an answer has more than {ANSWER_BYTES_MAX} bytes"));
-        }
-    }
-    Ok(Answer {
-        status,
+    async fn read(&self, mut response: Response) -> Result<Answer, String> {
+        let status = response.status();
         #[cfg(feature = "consul")]
-        headers,
-        body,
-    })
+        let headers = response.headers().clone();
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(explain)? {
+            body.extend_from_slice(&piece);
+            if body.len() > self.answer_bytes_max {
+                return Err(format!("an answer has more than {} bytes", self.answer_bytes_max));
+            }
+        }
+        Ok(Answer {
+            status,
+            #[cfg(feature = "consul")]
+            headers,
+            body,
+        })
+    }
 }
 
 async fn in_time<T>(

@@ -40,7 +40,7 @@ pub use bound::Bound;
 pub use campaign::{Campaign, Leader};
 pub use connect::connect;
 #[cfg(feature = "consul")]
-pub use consul::Consul;
+pub use consul::{Consul, Kv, KvChange, KvCommitted, KvEntry, KvList};
 pub use error::CoordinatorError;
 #[cfg(feature = "etcd")]
 pub use etcd::Etcd;

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     net::{Ipv4Addr, SocketAddr},
     ops::RangeInclusive,
     path::Path,
@@ -19,6 +18,8 @@ use windlass_store::{Retention, resident::BodyPolicy};
 use crate::{
     brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},
     http::ClientLimits,
+    sections,
+    task_list::{self, TaskListSection, TaskListSettings},
     wire::StoreUrl,
 };
 
@@ -55,28 +56,6 @@ fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAdd
     parse_listen(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
 }
 
-/// Reads `[[intake]]` sections. The error for a single section shows the array syntax, since all other
-/// sections have one pair of brackets.
-fn intake<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IntakeSection>, D::Error> {
-    struct Sections;
-
-    impl<'de> de::Visitor<'de> for Sections {
-        type Value = Vec<IntakeSection>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(
-                "sections: write `[[intake]]`, with two pairs of brackets, since there can be several",
-            )
-        }
-
-        fn visit_seq<A: de::SeqAccess<'de>>(self, sections: A) -> Result<Self::Value, A::Error> {
-            Vec::deserialize(de::value::SeqAccessDeserializer::new(sections))
-        }
-    }
-
-    deserializer.deserialize_seq(Sections)
-}
-
 /// The configuration file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,8 +67,11 @@ pub(crate) struct ConfigFile {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) queues: BTreeMap<String, QueueSection>,
     /// `[[intake]]`: queues of a broker whose messages start tasks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "intake")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "sections::several")]
     pub(crate) intake: Vec<IntakeSection>,
+    /// `[[task_list]]`: lists in Consul whose entries start tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "sections::several")]
+    pub(crate) task_list: Vec<TaskListSection>,
     /// `[events]`: where events of tasks are published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<EventsSection>,
@@ -137,6 +119,8 @@ pub(crate) struct ServerConfig {
     pub(crate) resident: BodyPolicy,
     /// The brokers.
     pub(crate) brokers: BrokerSettings,
+    /// The task lists.
+    pub(crate) task_lists: Vec<TaskListSettings>,
 }
 
 impl ServerConfig {
@@ -157,6 +141,7 @@ impl ServerConfig {
         };
         let brokers =
             brokers::read(file.queues, file.intake, file.events).context("in the configuration file")?;
+        let task_lists = task_list::read(file.task_list).context("in the configuration file")?;
         let file = file.server;
         let keep = Retention::default();
         let config = Self {
@@ -171,6 +156,7 @@ impl ServerConfig {
             )?,
             resident: resident(given.resident_mib.or(file.resident_mib))?,
             brokers,
+            task_lists,
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
             anyhow::bail!(
@@ -226,7 +212,8 @@ impl ServerConfig {
         };
         let (queues, intake) = self.brokers.sections();
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
-        Ok(toml::to_string(&ConfigFile { server, queues, intake, events })?)
+        let task_list = self.task_lists.iter().map(TaskListSettings::section).collect();
+        Ok(toml::to_string(&ConfigFile { server, queues, intake, task_list, events })?)
     }
 }
 

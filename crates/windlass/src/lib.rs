@@ -17,8 +17,10 @@ mod loops;
 #[doc(hidden)]
 pub mod malformed;
 pub mod modules;
+mod sections;
 mod server;
 mod supervisor;
+mod task_list;
 mod transfer;
 mod wire;
 

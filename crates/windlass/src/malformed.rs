@@ -14,6 +14,9 @@ pub use crate::{
     modules::malformed::module_output,
 };
 
+#[cfg(feature = "consul")]
+pub use crate::task_list::task_list_entry;
+
 /// The longest message, in bytes: enough for a piece of the input and for the fix.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4_000;
 

@@ -18,6 +18,7 @@ use crate::{
     config::ServerConfig,
     http,
     loops::Loops,
+    task_list::TaskLists,
     wire,
 };
 
@@ -40,6 +41,7 @@ pub(crate) struct Server {
     retention: Retention,
     clients: http::ClientLimits,
     brokers: Brokers,
+    task_lists: TaskLists,
 }
 
 impl Server {
@@ -50,6 +52,7 @@ impl Server {
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let brokers = Brokers::new(config.brokers.clone())?;
+        let task_lists = TaskLists::new(config.task_lists.clone())?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let address = match &config.advertise {
             Some(address) => address.clone(),
@@ -80,6 +83,7 @@ impl Server {
             retention: config.retention(),
             clients: config.clients,
             brokers,
+            task_lists,
         })
     }
 
@@ -122,12 +126,13 @@ impl Server {
     /// Serves until `shutdown`, then lets requests in progress finish. If one of its loops ends, the server
     /// fails at once: the service manager restarts it, and everything that was answered is durable.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, engine, clock, membership, retention, clients, brokers } = self;
+        let Self { listener, engine, clock, membership, retention, clients, brokers, task_lists } = self;
         let membership = Arc::new(membership);
         let mut running = Loops::default();
         let app = Arc::new(http::App::new(engine.clone(), clock.clone(), clients));
         // Before the first commit, whose events may have to be published.
         let ending = brokers.start(&app, &clock, &mut running)?;
+        let lists = task_lists.start(&app, &mut running);
         let committer = || committer(&engine);
         if engine.shares_its_store() {
             running.spawn("decides and commits", loops::commit(engine.clone(), committer(), clock.clone()));
@@ -158,7 +163,7 @@ impl Server {
             error = running.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must stop")),
         };
-        ending.end().await;
+        tokio::join!(ending.end(), lists.end());
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {

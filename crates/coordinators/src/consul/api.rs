@@ -1,4 +1,4 @@
-//! The calls of Consul's HTTP API that an election needs.
+//! The calls of Consul's HTTP API: those that an election needs, and those that other calls are made of.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use reqwest::{
     Method, StatusCode,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
@@ -70,6 +71,11 @@ impl Api {
         Ok(Self { http: Http::new(address.hosts.clone())?, headers })
     }
 
+    /// The same for answers of up to this length.
+    pub(super) fn with_answers_up_to(self, bytes: usize) -> Self {
+        Self { http: self.http.with_answers_up_to(bytes), headers: self.headers }
+    }
+
     /// Creates a session that only ends by its TTL, or when it is destroyed.
     pub(super) async fn create_session(
         &self,
@@ -91,7 +97,7 @@ impl Api {
             // Consul answers as if it had failed.
             if error.to_string().contains("Invalid Session TTL") { too_short(&error) } else { error }
         })?;
-        let answer = understand(&answer)?;
+        let answer: Value = understand(&answer)?;
         answer["ID"].as_str().map(str::to_owned).ok_or_else(|| strange(&answer))
     }
 
@@ -101,13 +107,13 @@ impl Api {
         if answer.status == StatusCode::NOT_FOUND {
             return Err(CoordinatorError::Lost("the session has ended".to_owned()));
         }
-        understand(&answer).map(drop)
+        understand::<Value>(&answer).map(drop)
     }
 
     /// Ends a session. A key that it still locks is released, and cannot be locked during the lock-delay.
     pub(super) async fn destroy(&self, session: &str, patience: Duration) -> Result<(), CoordinatorError> {
         let answer = self.put(&format!("session/destroy/{session}"), String::new(), patience).await?;
-        understand(&answer).map(drop)
+        understand::<Value>(&answer).map(drop)
     }
 
     /// Locks a key, and returns its `ModifyIndex`. None if another session locks it, or the lock-delay goes on.
@@ -126,7 +132,7 @@ impl Api {
                 Ok(None)
             };
         }
-        let answer = understand(&answer)?;
+        let answer: Value = understand(&answer)?;
         let index = answer["Results"][0]["KV"]["ModifyIndex"].as_u64();
         index.map(Some).ok_or_else(|| strange(&answer))
     }
@@ -140,7 +146,7 @@ impl Api {
         patience: Duration,
     ) -> Result<(), CoordinatorError> {
         let answer = self.transact("unlock", key, value, session, patience).await?;
-        if answer.status == StatusCode::CONFLICT { Ok(()) } else { understand(&answer).map(drop) }
+        if answer.status == StatusCode::CONFLICT { Ok(()) } else { understand::<Value>(&answer).map(drop) }
     }
 
     async fn transact(
@@ -153,7 +159,16 @@ impl Api {
     ) -> Result<Answer, CoordinatorError> {
         let value = BASE64_STANDARD.encode(value);
         let operation = json!([{ "KV": { "Verb": verb, "Key": key, "Value": value, "Session": session } }]);
-        self.put("txn", operation.to_string(), patience).await
+        self.commit(&operation, patience).await
+    }
+
+    /// Sends a transaction. Its status is 409 if Consul has refused one of the operations.
+    pub(super) async fn commit(
+        &self,
+        operations: &Value,
+        patience: Duration,
+    ) -> Result<Answer, CoordinatorError> {
+        self.put("txn", operations.to_string(), patience).await
     }
 
     /// Reads a key from a leader that has just confirmed that it is one.
@@ -175,21 +190,30 @@ impl Api {
     }
 
     async fn look(&self, path: String, patience: Duration) -> Result<Entry, CoordinatorError> {
-        let headers = self.headers.clone();
-        let request = Request { method: Method::GET, path, headers, body: String::new(), patience };
-        let answer = self.http.call(&request).await?;
-        let index = answer.headers.get(INDEX).and_then(|index| index.to_str().ok()?.parse().ok());
-        // A wait with 0 would return at once, again and again.
-        let index = index.unwrap_or(0).max(1);
+        let (answer, index) = self.get(path, patience).await?;
         if answer.status == StatusCode::NOT_FOUND {
             return Ok(Entry { index, found: None });
         }
-        let answer = understand(&answer)?;
+        let answer: Value = understand(&answer)?;
         let found = &answer[0];
         let value = found["Value"].as_str().and_then(|value| BASE64_STANDARD.decode(value).ok());
         let session = found["Session"].as_str().filter(|session| !session.is_empty()).map(str::to_owned);
         let modify_index = found["ModifyIndex"].as_u64().ok_or_else(|| strange(&answer))?;
         Ok(Entry { index, found: Some(Found { value: value.unwrap_or_default(), session, modify_index }) })
+    }
+
+    /// The answer to a `GET`, and its index, with which the next blocking query begins.
+    pub(super) async fn get(
+        &self,
+        path: String,
+        patience: Duration,
+    ) -> Result<(Answer, u64), CoordinatorError> {
+        let headers = self.headers.clone();
+        let request = Request { method: Method::GET, path, headers, body: String::new(), patience };
+        let answer = self.http.call(&request).await?;
+        let index = answer.headers.get(INDEX).and_then(|index| index.to_str().ok()?.parse().ok());
+        // A wait with 0 would return at once, again and again.
+        Ok((answer, index.unwrap_or(0).max(1)))
     }
 
     async fn put(&self, path: &str, body: String, patience: Duration) -> Result<Answer, CoordinatorError> {
@@ -206,7 +230,7 @@ fn too_short(error: &CoordinatorError) -> CoordinatorError {
 }
 
 /// The JSON of an answer, or what is wrong.
-fn understand(answer: &Answer) -> Result<Value, CoordinatorError> {
+pub(super) fn understand<T: DeserializeOwned>(answer: &Answer) -> Result<T, CoordinatorError> {
     let why = || format!("{}: {}", answer.status, answer.text());
     match answer.status {
         StatusCode::OK => {}

@@ -18,6 +18,7 @@
 //! under the leader.
 
 mod api;
+mod kv;
 mod leadership;
 mod standing;
 
@@ -34,6 +35,8 @@ use crate::{
 };
 use api::{Api, Entry};
 use standing::Standing;
+
+pub use kv::{Kv, KvChange, KvCommitted, KvEntry, KvList};
 
 /// The port of the HTTP API.
 const PORT: u16 = 8500;
@@ -52,8 +55,29 @@ impl Consul {
     /// # Errors
     /// When the URL is invalid.
     pub fn new(url: &str) -> Result<Self, CoordinatorError> {
+        Self::at(Address::read(url, "consul", PORT)?)
+    }
+
+    /// The same with the secret of an ACL token that is not in the URL.
+    ///
+    /// # Errors
+    /// When the URL or the token is invalid.
+    pub fn with_token(url: &str, token: &str) -> Result<Self, CoordinatorError> {
         let address = Address::read(url, "consul", PORT)?;
+        Self::at(Address { password: Some(token.to_owned()), ..address })
+    }
+
+    fn at(address: Address) -> Result<Self, CoordinatorError> {
         Ok(Self { api: Arc::new(Api::new(&address)?), address })
+    }
+
+    /// The key-value store of the cluster, with the same addresses and token. The prefix of the URL does not count
+    /// there.
+    ///
+    /// # Errors
+    /// When no HTTP client can be set up.
+    pub fn kv(&self) -> Result<Kv, CoordinatorError> {
+        Ok(Kv::new(Api::new(&self.address)?))
     }
 }
 

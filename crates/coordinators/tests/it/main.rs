@@ -8,6 +8,7 @@ mod curator;
 mod etcd;
 #[cfg(all(feature = "consul", feature = "etcd"))]
 mod invalidated;
+mod kv;
 #[cfg(all(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 mod refusals;
 mod servers;

@@ -58,6 +58,22 @@ impl Engine {
         results.pop().unwrap_or(Err(EngineError::Conflict))
     }
 
+    /// An id for a task that is accepted later, by [`Engine::submit_under`].
+    #[must_use]
+    pub fn next_task_id(&self, now: Now) -> TaskId {
+        self.ids.next(now.wall)
+    }
+
+    /// Accepts a task under an id that was recorded elsewhere before. The submission needs an idempotency key, by which
+    /// it is found when it was accepted before.
+    ///
+    /// # Errors
+    /// When it is refused; nothing was accepted then.
+    pub async fn submit_under(&self, id: TaskId, submission: Submission) -> Result<Accepted, EngineError> {
+        let mut results = self.submit_as(None, vec![(id, submission)]).await?;
+        results.pop().unwrap_or(Err(EngineError::Conflict))
+    }
+
     /// Accepts many tasks, each separately.
     ///
     /// # Errors

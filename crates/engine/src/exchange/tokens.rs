@@ -15,6 +15,10 @@ pub struct Tokens {
 /// A token consists of 35 bytes that name its attempt, and the MAC.
 const NAME_BYTES: usize = 16 + 2 + 4 + 1 + 4 + 8;
 const MAC_BYTES: usize = 16;
+
+/// The name of a store is the MAC of this; no attempt has a name of this length.
+const STORE: &[u8] = b"the name of the store";
+
 const TEXT_BYTES: usize = (NAME_BYTES + MAC_BYTES) * 4 / 3;
 
 impl Tokens {
@@ -36,6 +40,13 @@ impl Tokens {
         let mac = self.key.clone().chain_update(name).finalize().into_bytes();
         bytes[NAME_BYTES..].copy_from_slice(&mac[..MAC_BYTES]);
         BASE64_URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// A public name of the store, which only its servers can make: 128 bits in hexadecimal.
+    #[must_use]
+    pub(crate) fn store_name(&self) -> String {
+        let mac = self.key.clone().chain_update(STORE).finalize().into_bytes();
+        mac[..MAC_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The attempt that a token names. The seal is not checked: anybody can construct such a name.

@@ -7,8 +7,9 @@ pub(crate) mod progress;
 pub(crate) mod queue_rates;
 mod why;
 
+use futures_util::StreamExt as _;
 use windlass_core::{
-    ActKey, Alarm, AlarmId, AlarmState, Event, Lock, LockName, TaskId,
+    ActKey, Alarm, AlarmId, AlarmState, Event, EventKind, Lock, LockName, TaskId,
     planted::{Bug, is_planted},
 };
 use windlass_store::{
@@ -24,6 +25,12 @@ pub use last_heard::LastHeard;
 pub use why::*;
 
 impl Engine {
+    /// A public name of the store, which only its servers can make.
+    #[must_use]
+    pub fn store_name(&self) -> String {
+        self.tokens.store_name()
+    }
+
     /// Whether this server has received calls of the session.
     #[must_use]
     pub fn knows_session(&self, session: SessionId) -> bool {
@@ -37,6 +44,27 @@ impl Engine {
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
         let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
         loaded.pop().flatten().ok_or_else(|| self.not_loaded(id))
+    }
+
+    /// The task with this id, once it has ended.
+    ///
+    /// # Errors
+    /// When it does not exist or the store fails.
+    pub async fn ended(&self, id: TaskId) -> Result<Loaded, EngineError> {
+        // A watcher that falls behind is dropped from the feed, and watches again.
+        loop {
+            let mut notices = self.feed.watch(id);
+            let loaded = self.task(id).await?;
+            if loaded.task.is_ended() {
+                return Ok(loaded);
+            }
+            while let Some(notice) = notices.next().await {
+                if matches!(notice, Notice::Event { event, .. } if matches!(event.kind, EventKind::TaskEnded(_)))
+                {
+                    break;
+                }
+            }
+        }
     }
 
     /// Why the store returned no task with this id: it does not exist, or its rows are damaged.
@@ -166,8 +194,16 @@ impl Engine {
     /// # Errors
     /// When the store fails.
     pub async fn alarm_stands(&self, id: &AlarmId) -> Result<bool, EngineError> {
-        let stored = self.store.alarm(id).await?;
-        Ok(stored.is_some_and(|stored| stored.alarm.state != AlarmState::Resolved))
+        Ok(self.standing_alarm(id).await?.is_some())
+    }
+
+    /// This alarm, if it is raised and not resolved.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn standing_alarm(&self, id: &AlarmId) -> Result<Option<Alarm>, EngineError> {
+        let alarm = self.store.alarm(id).await?.map(|stored| stored.alarm);
+        Ok(alarm.filter(|alarm| alarm.state != AlarmState::Resolved))
     }
 
     /// A lock, with its holder and waiters.

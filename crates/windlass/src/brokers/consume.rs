@@ -103,7 +103,7 @@ impl<H: Handle> Consumption<H> {
 
     /// Raises the alarm while the broker is unavailable, and resolves it once the broker is reachable again.
     async fn tell(&self, trouble: &Trouble) {
-        let id = alarm_id(AlarmKind::BrokerAway, &self.queue, self.broker.name());
+        let id = alarm_id(AlarmKind::BrokerAway, &self.queue.name, self.broker.name());
         let (broker, queue, what) = (self.broker.name(), &self.queue, self.what);
         let describe =
             |error: &str| format!("cannot read {what} from the queue {queue} of {broker}: {error}");
@@ -206,7 +206,7 @@ impl<H: Handle> Consumption<H> {
             step: None,
             message: message.into(),
         };
-        let id = alarm_id(AlarmKind::MessageRefused, queue, broker);
+        let id = alarm_id(AlarmKind::MessageRefused, &queue.name, broker);
         if let Err(error) = self.engine.tell_alarm(id, raise).await {
             return Ok(Err(format!("cannot raise the alarm of a message that {useless}: {error}")));
         }
@@ -217,9 +217,9 @@ impl<H: Handle> Consumption<H> {
 
 /// The id of the alarm about a queue: `KIND:QUEUE@HOST:PORT`. Several brokers may have queues of the same
 /// name.
-pub(super) fn alarm_id(kind: AlarmKind, queue: &Queue, broker: &str) -> AlarmId {
+pub(crate) fn alarm_id(kind: AlarmKind, queue: &str, broker: &str) -> AlarmId {
     let place = broker.split_once("://").map_or(broker, |(_, place)| place).replace('/', ".");
-    let mut id = format!("{}:{}@{place}", kind.as_str(), queue.name);
+    let mut id = format!("{}:{queue}@{place}", kind.as_str());
     id.truncate(id.floor_char_boundary(ALARM_ID_BYTES_MAX));
     AlarmId(id.into())
 }
@@ -234,9 +234,7 @@ mod tests {
 
     #[test]
     fn queues_of_one_name_on_two_brokers_have_alarms_of_their_own() {
-        let id = |queue: &str, broker: &str| {
-            alarm_id(AlarmKind::BrokerAway, &Queue::new(queue), broker).0.to_string()
-        };
+        let id = |queue: &str, broker: &str| alarm_id(AlarmKind::BrokerAway, queue, broker).0.to_string();
         assert_eq!(id("orders", "redis://127.0.0.1:6379/0"), "broker_away:orders@127.0.0.1:6379.0");
         assert_eq!(id("orders", "amqp://127.0.0.1:5672"), "broker_away:orders@127.0.0.1:5672");
         assert_eq!(id(&"o".repeat(300), "sqs://eu-north-1").len(), ALARM_ID_BYTES_MAX);

@@ -120,7 +120,7 @@ async fn report_outages(app: &App, settings: &IntakeSettings, election: &Electio
         }
         let describe =
             |error: &str| format!("cannot elect a server that reads the queue {queue}: {by}: {error}");
-        let id = alarm_id(AlarmKind::BrokerAway, queue, by);
+        let id = alarm_id(AlarmKind::BrokerAway, &queue.name, by);
         if outages.is_known()
             && let Err(error) = outages.tell(&app.engine, id, describe, app.clock.now()).await
         {

@@ -45,13 +45,16 @@ use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use election::Election;
 use settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue};
-use url::BrokerUrl;
 
 pub(crate) use check::{Keys, queue as check_queue};
+#[cfg(feature = "consul")]
+pub(crate) use consume::alarm_id;
 pub(crate) use ending::Ending;
 pub(crate) use events::{EventsSection, EventsSettings};
+pub(crate) use pointer::Pointer;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
+pub(crate) use url::BrokerUrl;
 
 /// Where brokers are configured, for error messages.
 const IN_FILE: &str = "in the configuration file";

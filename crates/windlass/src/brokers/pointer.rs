@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 /// A JSON pointer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pointer {
+pub(crate) struct Pointer {
     text: String,
     /// The unescaped names of members and indexes of elements on the path.
     names: Vec<String>,
@@ -18,7 +18,7 @@ impl Pointer {
     ///
     /// # Errors
     /// The reason why the text is not a pointer.
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let rest = text.strip_prefix('/').ok_or("begins with a slash, such as /data/order")?;
         let names = rest.split('/').map(unescaped).collect::<Option<_>>();
         let names = names.ok_or("has a ~ only as ~0, which is a ~, or ~1, which is a slash in a name")?;
@@ -26,7 +26,7 @@ impl Pointer {
     }
 
     /// The pointer as it was written.
-    pub(super) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
@@ -36,7 +36,7 @@ impl Pointer {
     /// # Errors
     /// When a part of the document on the path cannot be parsed, such as a name with half of a surrogate
     /// pair.
-    pub(super) fn find<'t>(&self, document: &'t RawValue) -> serde_json::Result<Option<&'t RawValue>> {
+    pub(crate) fn find<'t>(&self, document: &'t RawValue) -> serde_json::Result<Option<&'t RawValue>> {
         let mut value = document;
         for name in &self.names {
             let text = value.get();

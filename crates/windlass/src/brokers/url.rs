@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct BrokerUrl(String);
 
 impl BrokerUrl {
-    pub(super) fn new(url: String) -> Self {
+    pub(crate) fn new(url: String) -> Self {
         Self(url)
     }
 

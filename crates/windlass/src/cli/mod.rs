@@ -37,6 +37,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use windlass_client::Error as ClientError;
 
 use connection::ConnectionArgs;
+#[cfg(feature = "consul")]
+pub(crate) use connection::read_secret;
 pub(crate) use coordinator::LEASE_DEFAULT;
 use exit::{Exit, is_broken_pipe};
 pub(crate) use signals::StopSignals;

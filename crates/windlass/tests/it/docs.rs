@@ -14,7 +14,7 @@ mod single_consumer;
 
 use std::{fs, path::Path};
 
-use windlass_testkit::{MariaDb, Postgres};
+use windlass_testkit::{Consul, MariaDb, Postgres};
 
 use self::{
     blocks::{blocks, matches},
@@ -89,6 +89,13 @@ fn orders_and_their_tasks_in_one_transaction() {
     let database = server.database().unwrap();
     let url = database.url();
     run_parts("examples/transactional-enqueue/README.md", &[], &on_postgres(&url));
+}
+
+#[test]
+fn a_task_list_in_consul() {
+    let Some(server) = Consul::start().unwrap() else { return };
+    let address = format!("127.0.0.1:{}", server.port());
+    run_parts("docs/operate/consul-task-list.md", &[], &[("CONSUL", &address)]);
 }
 
 fn on_postgres(url: &str) -> [(&'static str, &str); 2] {

@@ -24,5 +24,6 @@ mod migrate;
 mod modules;
 mod servers;
 mod site;
+mod task_list;
 mod transfer;
 mod workflows;

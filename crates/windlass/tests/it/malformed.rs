@@ -309,6 +309,12 @@ const OUTPUTS: [&str; 4] = [
     "\u{7f}\u{7f}{\"a\":\"\\ud83d\\ude00\"}",
 ];
 
+const ENTRIES: [&str; 3] = [
+    r#"{"taskId":"7","taskTime":"1700000000","taskTaken":"false","taskType":"t","taskPara":{"n":1.10}}"#,
+    r#"{"taskId":7,"taskTime":1.5e9,"taskTaken":false,"taskType":"t","taskPara":{},"x":[{}],"taskStatus":""}"#,
+    r#"{"taskTaken":"false","taskTime":" 1 ","taskId":"","taskType":"","windlassTask":{"store":"store","task":"01900000-0000-7000-8000-000000000001","run":4294967295,"ended":"failed"}}"#,
+];
+
 const QUERIES: [&str; 4] = [
     "status=running,failed&flow=create&label=team:a&since=15m&until=2030-03-17T17:46:40Z&limit=100",
     "cursor=t01900000000070008000000000000001",
@@ -349,6 +355,11 @@ proptest! {
     #[test]
     fn module_outputs(bytes in prop_oneof![scrambled(&OUTPUTS), noise()]) {
         malformed::module_output(&bytes);
+    }
+
+    #[test]
+    fn entries_of_task_lists(bytes in prop_oneof![3 => scrambled(&ENTRIES), 1 => noise()]) {
+        malformed::task_list_entry(&bytes);
     }
 
     #[test]

@@ -67,7 +67,12 @@ impl Site {
 
     /// Starts a server on this store after the last one has ended.
     pub(super) fn restart(&mut self, store: &str) {
-        let (server, url) = Self::start_server(store, &[]);
+        self.restart_with(store, &[]);
+    }
+
+    /// The same with these variables.
+    pub(super) fn restart_with(&mut self, store: &str, variables: &[(&str, &str)]) {
+        let (server, url) = Self::start_server(store, variables);
         self.url = url;
         self.children.insert(0, server);
     }

@@ -6,10 +6,8 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, request::Parts},
 };
-use futures_util::StreamExt as _;
 use tokio::time;
-use windlass_core::{EventKind, TaskId};
-use windlass_engine::Notice;
+use windlass_core::TaskId;
 use windlass_store::Loaded;
 
 use crate::http::{App, answer::problem::Refused};
@@ -43,24 +41,8 @@ fn preferred_wait(headers: &HeaderMap) -> Option<u64> {
 
 /// The task once it has ended, or as it is when the time is over.
 pub(crate) async fn wait_for_end(app: &App, id: TaskId, seconds: u64) -> Result<Loaded, Refused> {
-    let ended = async {
-        // One that falls behind is dropped from the feed, and watches again.
-        loop {
-            let mut notices = app.engine.feed().watch(id);
-            let loaded = app.engine.task(id).await?;
-            if loaded.task.is_ended() {
-                return Ok(loaded);
-            }
-            while let Some(notice) = notices.next().await {
-                if matches!(notice, Notice::Event { event, .. } if matches!(event.kind, EventKind::TaskEnded(_)))
-                {
-                    break;
-                }
-            }
-        }
-    };
     tokio::select! {
-        ended = ended => ended,
+        ended = app.engine.ended(id) => Ok(ended?),
         () = time::sleep(Duration::from_secs(seconds)) => Ok(app.engine.task(id).await?),
         () = app.shutdown.begun() => Ok(app.engine.task(id).await?),
     }
