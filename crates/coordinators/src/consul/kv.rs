@@ -145,11 +145,20 @@ impl Kv {
         if answer.status != StatusCode::CONFLICT {
             return understand::<Value>(&answer).map(|_| KvCommitted::Done);
         }
-        let refused: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let places = refused["Errors"].as_array().into_iter().flatten();
-        let place = places.filter_map(|error| error["OpIndex"].as_u64()).min().unwrap_or(0);
-        Ok(KvCommitted::Refused(usize::try_from(place).unwrap_or(usize::MAX)))
+        refused(&serde_json::from_slice(&answer.body).unwrap_or_default())
     }
+}
+
+/// Why Consul has done nothing: the first change that it refuses. A missing permission has the same status as a value that
+/// somebody else has written, and does not go away by itself.
+fn refused(answer: &Value) -> Result<KvCommitted, CoordinatorError> {
+    let errors = || answer["Errors"].as_array().into_iter().flatten();
+    let mut reasons = errors().filter_map(|error| error["What"].as_str());
+    if let Some(why) = reasons.find(|why| why.to_ascii_lowercase().contains("permission denied")) {
+        return Err(CoordinatorError::Refused(why.to_owned()));
+    }
+    let place = errors().filter_map(|error| error["OpIndex"].as_u64()).min().unwrap_or(0);
+    Ok(KvCommitted::Refused(usize::try_from(place).unwrap_or(usize::MAX)))
 }
 
 impl KvChange<'_> {
@@ -209,6 +218,16 @@ mod tests {
         assert_eq!(next_index(7, 7), 7);
         assert_eq!(next_index(7, 9), 9);
         assert_eq!(next_index(7, 6), 0);
+    }
+
+    #[test]
+    fn a_missing_permission_is_no_lost_comparison() {
+        let other =
+            json!({ "Errors": [{ "OpIndex": 2, "What": "x" }, { "OpIndex": 1, "What": "index is stale" }] });
+        assert_eq!(refused(&other), Ok(KvCommitted::Refused(1)));
+        let denied =
+            json!({ "Errors": [{ "OpIndex": 0, "What": "Permission denied: token lacks permission" }] });
+        assert!(matches!(refused(&denied), Err(CoordinatorError::Refused(why)) if why.contains("token")));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) struct Batch {
     /// Tasks that could not be read because their rows are damaged.
     damaged: BTreeMap<TaskId, StoreError>,
     /// Tasks that were not loaded: those before them are as many as memory is to hold at once.
-    unloaded: BTreeSet<TaskId>,
+    pub(super) unloaded: BTreeSet<TaskId>,
     others: Vec<(Change, Place)>,
     /// Messages of this batch that are delivered in its commit.
     pub(super) followed: BTreeSet<MessageId>,

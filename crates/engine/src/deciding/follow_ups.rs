@@ -8,26 +8,32 @@
 //! conflicts, the message does not exist, and the later change conflicts as well. A message that is not delivered here
 //! waits in the store for the messenger.
 //!
+//! A request for a lock always waits there: the messenger delivers requests in the order of their tasks, and one that was
+//! delivered here could overtake another one that was not. For the same reason a lock is only released here if its
+//! owner has it already.
+//!
 //! Servers that share a store deliver what they send with their next commit: what is read here would delay this one by
 //! a round trip.
 
 use std::collections::BTreeSet;
 
-use windlass_core::{LockName, Message, TaskId};
+use windlass_core::{LockCommand, LockName, Message, TaskId};
 use windlass_store::Envelope;
 
 use crate::{
     Engine,
     deciding::{
         batch::{Batch, load_locks},
+        lock_work::LockWork,
         task_work::TaskWork,
     },
+    services::MESSAGES_MAX,
 };
 
 /// What is delivered at a time: a lock that was released in the first layer is granted in the second one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layer {
-    /// Messages to locks, and locks that were granted before.
+    /// Releases of locks, and locks that were granted before.
     Locks,
     /// Locks that were granted in the first layer.
     Grants,
@@ -38,7 +44,7 @@ impl Layer {
 
     fn has(self, message: &Message) -> bool {
         match message {
-            Message::Lock { .. } => self == Self::Locks,
+            Message::Lock { command: LockCommand::Release { .. }, .. } => self == Self::Locks,
             Message::Granted { .. } => true,
             _ => false,
         }
@@ -49,7 +55,8 @@ impl Batch {
     /// The messages of this batch that are delivered next, whose receivers are loaded. None if reading them fails: then
     /// the batch is committed without them.
     pub(super) async fn follow_ups(&mut self, engine: &Engine, layer: Layer) -> Vec<Envelope> {
-        if engine.store.cluster().is_some() {
+        // With tasks that were not loaded, memory is to hold no more.
+        if engine.store.cluster().is_some() || !self.unloaded.is_empty() {
             return Vec::new();
         }
         let of_tasks =
@@ -57,14 +64,18 @@ impl Batch {
         let of_locks =
             self.locks.values().flat_map(|work| &work.changes).flat_map(|(change, _)| &change.messages);
         let is_next = |sent: &&Envelope| layer.has(&sent.message) && !self.followed.contains(&sent.id);
-        let mut messages: Vec<Envelope> = of_tasks.chain(of_locks).filter(is_next).cloned().collect();
+        let mut messages: Vec<Envelope> =
+            of_tasks.chain(of_locks).filter(is_next).take(MESSAGES_MAX).cloned().collect();
         if messages.is_empty() {
             return messages;
         }
         self.tasks.values_mut().for_each(TaskWork::begin_follow_ups);
         self.load_receivers(engine, &messages).await;
         messages.retain(|envelope| match &envelope.message {
-            Message::Lock { name, .. } => self.locks.contains_key(name),
+            Message::Lock { name, command: LockCommand::Release { owner } } => {
+                let holder = self.locks.get(name).and_then(LockWork::holder);
+                holder.is_some_and(|holder| holder.owner == *owner)
+            }
             Message::Granted { owner, name, .. } => {
                 self.locks.contains_key(name) && self.task(owner.task).is_some()
             }
@@ -74,7 +85,8 @@ impl Batch {
         messages
     }
 
-    /// Loads the receivers of messages that the batch does not have. Those that cannot be read stay away.
+    /// Loads the receivers of messages that the batch does not have. Those that cannot be read are left out: their
+    /// messages wait in the store.
     async fn load_receivers(&mut self, engine: &Engine, messages: &[Envelope]) {
         let (mut names, mut ids) = (BTreeSet::<LockName>::new(), BTreeSet::<TaskId>::new());
         for Envelope { message, .. } in messages {

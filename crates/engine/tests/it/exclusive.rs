@@ -152,7 +152,8 @@ fn a_restart_changes_neither_the_holder_nor_the_order() {
 fn the_commit_that_ends_a_task_starts_the_next_one() {
     let world = World::new();
     world.apply(exclusive("order", &["pay"]));
-    let tasks: Vec<TaskId> = (0..3).map(|_| submit_only(&world)).collect();
+    let tasks: Vec<TaskId> = (0..3).map(|_| world.submit("order")).collect();
+    world.pass(100);
     let mut worker = world.worker(1);
     for task in tasks {
         let attempt = worker.take();

@@ -11,11 +11,11 @@
 //! paused and wakes up too late cannot change it: it repeats what its successor accepts, in the same order and under the
 //! same idempotency keys.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use tokio::sync::watch;
+use tokio::{sync::watch, time};
 use windlass_brokers::{Broker, Delivery};
 use windlass_core::AlarmKind;
 use windlass_engine::services::{Trouble, Unreadable};
@@ -34,6 +34,9 @@ const ROUND_MAX: usize = 500;
 /// The same of an elected server, which accepts them one after the other. Few enough to be read ahead whatever their
 /// size, so that the consumer is not replaced while messages are in flight, which could change their order.
 const ROUND_IN_ORDER_MAX: usize = 64;
+
+/// The pause after the client of the broker could not be made, for example because a certificate cannot be read.
+const UNUSABLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Consumer group: all servers share the messages under this name.
 const GROUP: &str = "windlass-intake";
@@ -104,7 +107,10 @@ async fn read_when_elected(
                 consumption.run_until(stop, || term.stops_at()).await;
                 tracing::info!(%queue, "this server does not read the queue any more");
             }
-            Err(error) => tracing::error!(%queue, %error, "cannot use the broker"),
+            Err(error) => {
+                tracing::error!(%queue, %error, "cannot use the broker; retrying");
+                let _ = time::timeout(UNUSABLE_PAUSE, ends.wait_for(|ends| *ends)).await;
+            }
         }
         term.resign().await;
     }

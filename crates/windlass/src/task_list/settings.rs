@@ -174,6 +174,12 @@ pub(crate) fn read(sections: Vec<TaskListSection>) -> anyhow::Result<Vec<TaskLis
                 other.prefix
             );
         }
+        let leader = |settings: &TaskListSettings| {
+            Some((settings.consul.clone(), settings.leader.as_ref()?.key.clone()))
+        };
+        if leader(&settings).is_some_and(|key| all.iter().any(|other| leader(other) == Some(key.clone()))) {
+            anyhow::bail!("{place}: another section has the same `leader`: use a leader key for each list");
+        }
         all.push(settings);
     }
     Ok(all)
@@ -249,7 +255,7 @@ fn read_one(section: TaskListSection) -> anyhow::Result<TaskListSettings> {
     let window = window.unwrap_or(default);
     ensure!((1..=WINDOW_MAX).contains(&window), "`window` is {window}: use 1 to {WINDOW_MAX}");
     ensure!(leader.is_some() || lease.is_none(), "`lease` needs `leader`");
-    let leader = leader.map(|key| read_leader(key, lease, &prefix)).transpose()?;
+    let leader = leader.map(|key| read_leader(key, lease, [&prefix, &done_prefix])).transpose()?;
     Ok(TaskListSettings {
         consul: BrokerUrl::new(consul),
         token,
@@ -263,11 +269,13 @@ fn read_one(section: TaskListSection) -> anyhow::Result<TaskListSettings> {
     })
 }
 
-fn read_leader(key: String, lease: Option<Span>, prefix: &str) -> anyhow::Result<LeaderSettings> {
-    ensure!(
-        !key.starts_with(prefix),
-        "`leader` is {key:?}, which is a key of the list itself: use a key outside of {prefix:?}"
-    );
+fn read_leader(key: String, lease: Option<Span>, prefixes: [&str; 2]) -> anyhow::Result<LeaderSettings> {
+    for prefix in prefixes.into_iter().filter(|prefix| !prefix.is_empty()) {
+        ensure!(
+            !key.starts_with(prefix),
+            "`leader` is {key:?}, which is a key of the list itself: use a key outside of {prefix:?}"
+        );
+    }
     let lease = Duration::from_millis(lease.unwrap_or(LEASE_DEFAULT).ms);
     Campaign::new(&key, "windlass", lease).check().context("`leader`")?;
     Ok(LeaderSettings { key, lease })

@@ -22,6 +22,9 @@ const TAKEN: &str = "taskTaken";
 /// The longest value, in bytes: the limit of a transaction of Consul, 512 KiB, with Base64 and room for what is added.
 const VALUE_BYTES_MAX: usize = 256 << 10;
 
+/// What Windlass may add to an entry: its mark, the status and the error of its task. Consul accepts 512 KiB in all.
+const MARK_BYTES_MAX: usize = 64 << 10;
+
 /// The longest label, as for every task.
 const LABEL_BYTES_MAX: usize = 128;
 
@@ -97,10 +100,11 @@ pub(super) fn read(value: &[u8]) -> Read {
 
 impl Entry {
     fn read(value: &[u8]) -> Result<Read, String> {
-        // A larger one could not be written back in one request.
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(format!("it has {} bytes: the limit is {VALUE_BYTES_MAX}", value.len()));
-        }
+        let limit = |limit: usize| match value.len() {
+            length if length > limit => Err(format!("it has {length} bytes: the limit is {limit}")),
+            _ => Ok(()),
+        };
+        limit(VALUE_BYTES_MAX + MARK_BYTES_MAX)?;
         let text = std::str::from_utf8(value).map_err(|error| format!("it is not UTF-8: {error}"))?;
         let fields: Fields =
             serde_json::from_str(text).map_err(|error| format!("it is not a JSON object: {error}"))?;
@@ -112,6 +116,9 @@ impl Entry {
             other => return Err(format!("its `{TAKEN}` is {}: use true or false", excerpt(other))),
         };
         let mark = fields.get(MARK).and_then(|mark| serde_json::from_str::<Mark>(mark.get()).ok());
+        if mark.is_none() {
+            limit(VALUE_BYTES_MAX)?;
+        }
         let is_ended = mark.as_ref().is_some_and(|mark| mark.ended.is_some());
         if is_taken && (mark.is_none() || is_ended) {
             return Ok(Read::Theirs);

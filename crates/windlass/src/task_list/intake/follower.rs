@@ -16,6 +16,9 @@ use super::{
 };
 use crate::http;
 
+/// The pause before an entry is read again that somebody has written meanwhile.
+const CHANGED_PAUSE: Duration = Duration::from_millis(50);
+
 /// The longest pause after a failure.
 const FAILED_PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -50,7 +53,13 @@ pub(super) async fn follow(list: Arc<TaskList>, found: Found, mark: Mark) -> Fol
     };
     let mut pacing = Pacing::up_to(FAILED_PAUSE_MAX);
     while let Err(error) = settle(&list, &found.at.key, &mark, &outcome).await {
-        tracing::debug!(%error, key = found.at.key, "cannot settle an entry of a list; retrying");
+        let key = &found.at.key;
+        match error {
+            CoordinatorError::Unavailable(_) => {
+                tracing::debug!(%error, key, "cannot settle an entry of a list; retrying");
+            }
+            _ => tracing::warn!(%error, key, "cannot settle an entry of a list; retrying"),
+        }
         sleep(pacing.failed()).await;
     }
     Followed::Settled
@@ -131,5 +140,6 @@ async fn settle(list: &TaskList, key: &str, mark: &Mark, outcome: &Outcome) -> R
         if committed == KvCommitted::Done {
             return Ok(());
         }
+        sleep(CHANGED_PAUSE).await;
     }
 }

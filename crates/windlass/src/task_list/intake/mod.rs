@@ -125,8 +125,10 @@ impl Intake {
             Token::InUrl => Consul::new(url),
             Token::File(file) => Consul::with_token(url, &read_secret(file, "token of Consul")?),
             Token::Variable(name) => {
-                let token = std::env::var(name)
-                    .with_context(|| format!("`token_variable`: cannot read the variable {name}"))?;
+                // The cause would show a value that is not text.
+                let token = std::env::var(name).map_err(|_| {
+                    anyhow::anyhow!("`token_variable`: the variable {name} is not set, or is not text")
+                })?;
                 Consul::with_token(url, token.trim())
             }
         };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{sync::watch, task::JoinSet, time::sleep};
-use windlass_coordinators::{KvChange, KvCommitted, KvList};
+use windlass_coordinators::{CoordinatorError, KvChange, KvCommitted, KvList};
 use windlass_core::TaskId;
 use windlass_engine::services::Unreadable;
 
@@ -147,26 +147,28 @@ impl Taker {
             if self.followed.len() >= self.list.settings.window {
                 break Took::Next;
             }
+            // Before the permit: the leader withdraws the permit, then looks at this, then resigns.
+            self.list.note_under_way(self.followed.len() + 1);
             let fence = match self.list.permit() {
                 Permit::Acts { fence } => fence,
                 Permit::AtRisk => break Took::Stalled,
-                // The leader reports the broken ones.
-                Permit::StandsBy => return Took::Next,
+                Permit::StandsBy => {
+                    // The leader reports the broken ones.
+                    self.list.note_under_way(self.followed.len());
+                    return Took::Next;
+                }
             };
             let Some(next) = self.waiting.pop_front() else { break Took::Next };
-            // The leader looks at this before it resigns.
-            self.list.note_under_way(self.followed.len() + 1);
-            let took = self.take(next, fence).await;
-            self.list.note_under_way(self.followed.len());
-            if took == Took::Stalled {
-                break took;
+            if self.take(next, fence).await == Took::Stalled {
+                break Took::Stalled;
             }
         };
+        self.list.note_under_way(self.followed.len());
         self.tell().await;
         took
     }
 
-    /// Reports the entries that start no task. That there are none is known when all that wait were looked at.
+    /// Reports the entries that start no task. The alarm is resolved only after every waiting entry was checked.
     async fn tell(&mut self) {
         let (shown, count) = complaints(self.broken.iter().chain(&self.refused));
         if self.has_read && (self.waiting.is_empty() || count > 0) {
@@ -217,6 +219,10 @@ impl Taker {
                 Took::Stalled
             }
             Ok(KvCommitted::Refused(_)) => Took::Next,
+            Err(error @ CoordinatorError::Refused(_)) => {
+                self.refused.insert(found.at.key, error.to_string());
+                Took::Next
+            }
             Err(error) => {
                 // If Consul has done it and the answer was lost, the next list shows our mark.
                 tracing::debug!(%error, key = found.at.key, "cannot take an entry; retrying");
