@@ -195,7 +195,6 @@ impl Bug {
         Self::MessageLost,
         Self::MessageTwice,
         Self::MessageShownEarly,
-        Self::SenderForgotten,
         Self::ReadyForgotten,
         Self::LostUpdate,
         Self::PauseIgnored,
@@ -259,6 +258,7 @@ impl Bug {
             Self::LostLockState,
             "store: conformance::staged_messages::a_lock_that_was_decided_on_what_was_lost_conflicts",
         ),
+        (Self::SenderForgotten, "store: conformance::locks::what_builds_on_a_change_that_failed_conflicts"),
         (Self::LockFloorForgotten, "engine: conformance::locks::the_floor_of_locks_stays_over_a_restart"),
         (
             Self::LostAnswerIsFinal,

@@ -139,9 +139,15 @@ async fn what_builds_on_a_change_that_failed_conflicts(mut world: World) {
     tell(&mut world, "disk", &acquire(4)).await;
     tell(&mut world, "net", &acquire(5)).await;
     assert_eq!(current(&mut world, "net").await.version, second.before);
-    let outcomes = world.commit([sends, first, second].map(Change::Lock).into()).await;
-    assert_eq!(outcomes, vec![Outcome::Conflict; 3]);
+    // Another message has the id of the one that was not sent.
+    let sent = world.messages().await;
+    assert!(sent.iter().any(|envelope| envelope.id == sends.messages[0].id));
+    let third =
+        LockChange { consumes: first.consumes.clone(), ..change(&mut world, "cpu", &acquire(6)).await };
+    let outcomes = world.commit([sends, first, second, third].map(Change::Lock).into()).await;
+    assert_eq!(outcomes, vec![Outcome::Conflict; 4]);
     assert_eq!(current(&mut world, "net").await.waiters().count(), 0);
+    assert_eq!(world.messages().await, sent);
 }
 
 async fn a_message_that_finds_nothing_to_do_is_consumed_once(mut world: World) {
