@@ -88,7 +88,10 @@ fn broken_values_are_left_alone_and_reported_once_and_others_go_on() {
     }
     list.is_empty();
     until("the alarm is over", || stage.alarms().is_empty().then_some(()));
-    assert_eq!(stage.done_by("windlass"), [9, 10, 11, 0, 1, 2]);
+    // Several tasks of a list without a leader key run at once.
+    let mut done = stage.done_by("windlass");
+    done.sort_unstable();
+    assert_eq!(done, [0, 1, 2, 9, 10, 11]);
 }
 
 #[test]
