@@ -1,9 +1,12 @@
 //! Loops that run as long as their server. A loop that ends is a defect of the program: a server that no
 //! longer decides must not keep answering, so the caller learns of the end and ends the server.
 
-use std::{collections::HashMap, future::Future};
+use std::{collections::HashMap, future::Future, time::Duration};
 
 use tokio::task::{Id, JoinError, JoinSet};
+
+/// How long a part of a server may take to end in order before its loops are ended.
+pub(crate) const END_MAX: Duration = Duration::from_secs(5);
 
 /// The loops of a server, by name. Dropping this ends them.
 #[derive(Debug, Default)]

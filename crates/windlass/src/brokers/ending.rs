@@ -1,16 +1,13 @@
 //! Ends the parts of a server that must not simply be cut off: its queue publishers, and its elected intakes.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
 use tokio::{sync::watch, time};
 use windlass_engine::services::QueuePublisher;
 use windlass_store::Clock as _;
 
-use crate::clock::SystemClock;
-
-/// How long each part may take when the server ends.
-const END_MAX: Duration = Duration::from_secs(5);
+use crate::{clock::SystemClock, loops::END_MAX};
 
 /// The parts of a server that it ends before its loops.
 pub(crate) struct Ending {

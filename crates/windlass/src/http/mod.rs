@@ -39,6 +39,8 @@ use windlass_store::{Clock, Now};
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use serving::{serve, shutdown::Shutdown};
+#[cfg(feature = "consul")]
+pub(crate) use submit::LABEL_BYTES_MAX;
 pub(crate) use submit::{enqueued::EnqueuedReader, idempotency::KEY_BYTES_MAX};
 pub(crate) use tasks::{events::event_document, view, view::status};
 

@@ -174,10 +174,11 @@ pub(crate) fn read(sections: Vec<TaskListSection>) -> anyhow::Result<Vec<TaskLis
                 other.prefix
             );
         }
-        let leader = |settings: &TaskListSettings| {
-            Some((settings.consul.clone(), settings.leader.as_ref()?.key.clone()))
+        let has_its_leader = |other: &TaskListSettings| {
+            let keys = settings.leader.as_ref().zip(other.leader.as_ref());
+            settings.consul == other.consul && keys.is_some_and(|(one, other)| one.key == other.key)
         };
-        if leader(&settings).is_some_and(|key| all.iter().any(|other| leader(other) == Some(key.clone()))) {
+        if all.iter().any(has_its_leader) {
             anyhow::bail!("{place}: another section has the same `leader`: use a leader key for each list");
         }
         all.push(settings);
@@ -333,6 +334,10 @@ mod tests {
             ("flow = \"f\"\ndone_prefix = \"d/\"", "needs `when_ended"),
             ("flow = \"f\"\nwhen_ended = \"move\"\ndone_prefix = \"oracleTask/d/\"", "neither may begin"),
             ("flow = \"f\"\nleader = \"oracleTask/l\"", "a key of the list itself"),
+            (
+                "flow = \"f\"\nleader = \"d/l\"\nwhen_ended = \"move\"\ndone_prefix = \"d/\"",
+                "use a key outside of \"d/\"",
+            ),
             ("flow = \"f\"\nleader = \"a b\"", "invalid name"),
             ("flow = \"f\"\nleader = \"l\"\nlease = \"1s\"", "invalid lease"),
             ("flow = \"f\"\nlease = \"20s\"", "`lease` needs `leader`"),
@@ -345,5 +350,12 @@ mod tests {
         let list: TaskListSection = toml::from_str("consul = \"consul://h\"\nflow = \"f\"").unwrap();
         let error = read(vec![list.clone(), list]).unwrap_err().to_string();
         assert!(error.contains("another section has the prefix oracleTask/"), "{error}");
+        let led = |prefix: &str| {
+            let text =
+                format!("consul = \"consul://h\"\nflow = \"f\"\nleader = \"l\"\nprefix = \"{prefix}\"");
+            toml::from_str::<TaskListSection>(&text).unwrap()
+        };
+        let error = read(vec![led("a/"), led("b/")]).unwrap_err().to_string();
+        assert!(error.contains("another section has the same `leader`"), "{error}");
     }
 }

@@ -43,7 +43,7 @@ use crate::{chain, flowfile::FlowError};
 const LABELS_MAX: usize = 16;
 
 /// The longest name or value of a label, in bytes.
-const LABEL_BYTES_MAX: usize = 128;
+pub(crate) const LABEL_BYTES_MAX: usize = 128;
 
 /// [`api::SubmitTask`] as it lies in the body: the hot path copies nothing that it does not keep.
 #[derive(Debug, Deserialize)]

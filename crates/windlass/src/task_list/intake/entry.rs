@@ -5,7 +5,10 @@ use serde_json::value::RawValue;
 use windlass_core::TaskId;
 
 use super::fields::Fields;
-use crate::task_list::settings::{TaskListSettings, WhenEnded};
+use crate::{
+    http::LABEL_BYTES_MAX,
+    task_list::settings::{TaskListSettings, WhenEnded},
+};
 
 /// The field that this program adds: who has taken the entry.
 const MARK: &str = "windlassTask";
@@ -24,9 +27,6 @@ const VALUE_BYTES_MAX: usize = 256 << 10;
 
 /// What Windlass may add to an entry: its mark, the status and the error of its task. Consul accepts 512 KiB in all.
 const MARK_BYTES_MAX: usize = 64 << 10;
-
-/// The longest label, as for every task.
-const LABEL_BYTES_MAX: usize = 128;
 
 /// The value of an entry.
 #[derive(Debug, Clone)]
@@ -278,6 +278,16 @@ mod tests {
             assert_eq!(taken, format!(r#"{fields},"windlassTask":{{"store":"s","task":"{id}","run":1}}}}"#));
             assert_eq!(marked(&taken).1, mark);
         }
+    }
+
+    #[test]
+    fn the_largest_entry_is_known_once_it_is_taken() {
+        let by = "x".repeat(VALUE_BYTES_MAX - VALUE.len() + 1);
+        let largest = VALUE.replace(r#""by":"x""#, &format!(r#""by":"{by}""#));
+        assert_eq!(largest.len(), VALUE_BYTES_MAX);
+        let entry = waiting(&largest);
+        let mark = entry.next_mark("s", TaskId(7));
+        assert_eq!(marked(&entry.taken(&mark).unwrap()).1, mark);
     }
 
     #[test]

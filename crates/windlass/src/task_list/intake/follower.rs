@@ -10,7 +10,7 @@ use windlass_engine::{EngineError, services::Unreadable};
 use windlass_store::Loaded;
 
 use super::{
-    Permit, TaskList,
+    FAILED_PAUSE_MAX, Permit, TaskList,
     entry::{self, Mark, Outcome, Read, Settlement},
     listing::Found,
 };
@@ -18,9 +18,6 @@ use crate::http;
 
 /// The pause before an entry is read again that somebody has written meanwhile.
 const CHANGED_PAUSE: Duration = Duration::from_millis(50);
-
-/// The longest pause after a failure.
-const FAILED_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// What became of a followed entry.
 #[derive(Debug)]

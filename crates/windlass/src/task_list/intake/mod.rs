@@ -45,11 +45,15 @@ use windlass_client::Term;
 use windlass_coordinators::{Consul, Coordinator as _, Kv};
 
 use super::settings::{TaskListSettings, Token};
-use crate::{cli::read_secret, http::App, loops::Loops};
+use crate::{
+    cli::read_secret,
+    http::App,
+    loops::{END_MAX, Loops},
+};
 use leader::Lead;
 
-/// How long a resignation may take when the server ends.
-const END_MAX: Duration = Duration::from_secs(5);
+/// The longest pause after a failure.
+const FAILED_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A configured list that is not read yet.
 pub(super) struct Intake {

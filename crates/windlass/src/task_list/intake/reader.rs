@@ -6,7 +6,7 @@ use tokio::{sync::watch, time::sleep};
 use windlass_client::Pacing;
 use windlass_coordinators::KvList;
 
-use super::{TaskList, trouble::Trouble};
+use super::{FAILED_PAUSE_MAX, TaskList, trouble::Trouble};
 
 /// How long one query waits for a change. What a broken connection hides is seen after it.
 const WAIT: Duration = Duration::from_secs(30);
@@ -16,9 +16,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The same while entries of the last list can still be taken.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest pause after a failure.
-const FAILED_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Reads the list as it changes, for ever.
 pub(super) async fn run(list: Arc<TaskList>, lists: watch::Sender<Option<Arc<KvList>>>) {
