@@ -29,6 +29,18 @@ pub struct LockHolder {
     pub step: LockStep,
     /// The fencing token under which it has it.
     pub fence: u64,
+    /// The process that has it, if that leads: then there is no step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<LockLeader>,
+}
+
+/// A process that leads, as the holder of a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LockLeader {
+    /// What it campaigned for.
+    pub name: String,
+    /// Its id.
+    pub id: String,
 }
 
 /// Who waits for a lock.
@@ -42,7 +54,7 @@ pub struct LockWaiter {
 /// A step that has a lock or waits for it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LockStep {
-    /// Id of the task; empty while the lock is closed because its row in the store was damaged.
+    /// Id of the task; empty while the lock is closed because its row in the store was damaged, and if a process leads.
     pub task: String,
     /// Name of the step; empty if the task as a whole has the lock, and when its task is not there any more.
     pub step: String,

@@ -76,8 +76,8 @@
 //!
 //! # One at a time
 //!
-//! With the feature `coordinators` a program can be elected the only leader of a name, under Consul, etcd or
-//! ZooKeeper: `Leader`. A worker with `WorkerBuilder::exclusive` works only while it leads.
+//! With the feature `coordinators` a program can be elected the only leader of a name: `Leader`. A Windlass
+//! server elects it, or with the feature of that name Consul, etcd or ZooKeeper. A worker with `WorkerBuilder::exclusive` works only while it leads.
 //!
 //! # What a worker can rely on
 //!

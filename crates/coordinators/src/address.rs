@@ -59,6 +59,7 @@ impl Address {
         Ok(Self { name, hosts: complete, prefix, user, password })
     }
 
+    #[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
     /// The key of a name: below the prefix, if there is one.
     pub(crate) fn key(&self, name: &str) -> String {
         if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) }

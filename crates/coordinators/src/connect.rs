@@ -5,11 +5,15 @@ use std::sync::Arc;
 use crate::{Coordinator, CoordinatorError};
 
 /// The products: their names, the schemes of their URLs, and the features of this crate that include them.
-const PRODUCTS: &[(&str, &str, &str)] =
-    &[("Consul", "consul", "consul"), ("etcd", "etcd", "etcd"), ("ZooKeeper", "zookeeper", "zookeeper")];
+const PRODUCTS: &[(&str, &str, &str)] = &[
+    ("Consul", "consul", "consul"),
+    ("etcd", "etcd", "etcd"),
+    ("ZooKeeper", "zookeeper", "zookeeper"),
+    ("Windlass", "http", "windlass"),
+];
 
-/// Makes the coordinator of a URL: `consul://`, `etcd://` or `zookeeper://`, with one or more addresses
-/// (`etcd://a:2379,b:2379`). Does not connect yet.
+/// Makes the coordinator of a URL: `consul://`, `etcd://`, `zookeeper://` or, for a Windlass server, `http://`, with one
+/// or more addresses (`etcd://a:2379,b:2379`). Does not connect yet.
 ///
 /// # Errors
 /// When the scheme is unknown, or its product is not in this build. The error does not contain the URL, which
@@ -29,6 +33,8 @@ pub fn connect(url: &str) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
         "consul" => Ok(Arc::new(crate::Consul::new(url)?)),
         #[cfg(feature = "etcd")]
         "etcd" => Ok(Arc::new(crate::Etcd::new(url)?)),
+        #[cfg(feature = "windlass")]
+        "windlass" => Ok(Arc::new(crate::Windlass::new(url)?)),
         #[cfg(feature = "zookeeper")]
         "zookeeper" => Ok(Arc::new(crate::ZooKeeper::new(url)?)),
         _ => Err(CoordinatorError::Invalid(format!(
@@ -43,9 +49,9 @@ mod tests {
 
     #[test]
     fn an_unknown_scheme_is_refused_with_the_known_ones() {
-        for url in ["", "etcd", "http://127.0.0.1:2379", "nacos://u:secret@127.0.0.1"] {
+        for url in ["", "etcd", "https://127.0.0.1:2379", "nacos://u:secret@127.0.0.1"] {
             let error = connect(url).err().unwrap().to_string();
-            assert!(error.contains("consul://, etcd://, zookeeper://"), "{error}");
+            assert!(error.contains("consul://, etcd://, zookeeper://, http://"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
     }

@@ -12,13 +12,14 @@
 //! |---|---|
 //! | `consul` | Consul 1.15 or later: a session with a TTL, and a key that it locks |
 //! | `etcd` | etcd 3.4 or later: a lease, and the keys of the election recipe |
+//! | `windlass` | a Windlass server: a lock in its store. Needs nothing else |
 //! | `zookeeper` | ZooKeeper 3.5 or later: ephemeral sequential nodes as Apache Curator's leader latch has them |
 
-#[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "windlass", feature = "zookeeper"))]
 mod address;
 mod bound;
 mod campaign;
-#[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "windlass", feature = "zookeeper"))]
 mod candidate;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -28,11 +29,13 @@ mod consul;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
-#[cfg(any(feature = "consul", feature = "etcd"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "windlass"))]
 mod http;
 mod port;
 #[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 mod stored;
+#[cfg(feature = "windlass")]
+mod windlass;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
@@ -45,5 +48,7 @@ pub use error::CoordinatorError;
 #[cfg(feature = "etcd")]
 pub use etcd::Etcd;
 pub use port::{Coordinator, Leadership};
+#[cfg(feature = "windlass")]
+pub use windlass::Windlass;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::ZooKeeper;

@@ -54,6 +54,12 @@ pub enum Bug {
     SenderForgotten,
     /// A change of a lock is accepted although it was decided on a state that was lost.
     LostLockState,
+    /// The lease of a leader is over although the leader has renewed it.
+    RenewalNotSeen,
+    /// A leader is replaced although it has renewed since its lease was found over.
+    RenewalOvertaken,
+    /// A leader that was deposed leads again by a renewal.
+    ElectedByRenewal,
     /// A start forgets attempts that are ready.
     ReadyForgotten,
     /// A change is accepted whatever has happened to the task meanwhile.
@@ -247,6 +253,7 @@ impl Bug {
         Self::LeastIgnored,
         Self::UniqueForever,
         Self::FreeSlotsUnheard,
+        Self::RenewalNotSeen,
         Self::BodyDroppedEarly,
         Self::BodyNotRead,
     ];
@@ -258,6 +265,11 @@ impl Bug {
             Self::LostLockState,
             "store: conformance::staged_messages::a_lock_that_was_decided_on_what_was_lost_conflicts",
         ),
+        (
+            Self::RenewalOvertaken,
+            "core: lock::tests::a_leader_is_replaced_only_at_the_version_at_which_its_lease_is_over",
+        ),
+        (Self::ElectedByRenewal, "core: lock::tests::who_was_deposed_is_not_elected_by_a_renewal"),
         (Self::SenderForgotten, "store: conformance::locks::what_builds_on_a_change_that_failed_conflicts"),
         (Self::LockFloorForgotten, "engine: conformance::locks::the_floor_of_locks_stays_over_a_restart"),
         (

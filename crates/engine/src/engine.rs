@@ -16,6 +16,7 @@ use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
     Counts, Feed, RerunRefusal, Rounds, Tokens,
+    commands::leaders::Watched,
     deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::TaskCache},
     exchange::{Dispatching, sessions::LocalSessions},
     queries::{progress::ProgressBoard, queue_rates::QueueRates},
@@ -46,6 +47,7 @@ pub struct Engine {
     pub(crate) began: OnceLock<Now>,
     pub(crate) ids: TaskIds,
     pub(crate) leading: Leading,
+    pub(crate) watched: Watched,
     pub(crate) latest: LatestTime,
     pub(crate) offering: Offering,
     pub(crate) announcing: Announcing,
@@ -128,6 +130,11 @@ pub enum EngineError {
     /// No task has this exclusive queue.
     #[error("no task has the exclusive queue {0}")]
     NoQueueHolder(LockName),
+    /// A leader cannot have this name.
+    #[error(
+        "invalid name of a leader: use 1 to 120 of A-Z a-z 0-9 _ - and of . and single slashes, which count as two"
+    )]
+    InvalidLeaderName,
     /// The lock has neither a holder nor waiters.
     #[error("lock {0} has neither a holder nor waiters")]
     UnknownLock(LockName),
@@ -163,6 +170,7 @@ impl Engine {
             began: OnceLock::new(),
             ids: TaskIds::new(random),
             leading: Leading::default(),
+            watched: Watched::default(),
             latest: LatestTime::default(),
             offering: Offering::default(),
             announcing: Announcing::default(),

@@ -82,6 +82,16 @@ pub(crate) enum Seen {
         lease: ServiceLease,
         at: Millis,
     },
+    /// A process leads under this fence, and may act until then.
+    Leads {
+        number: u128,
+        fence: u64,
+        until: u64,
+    },
+    /// It has resigned, died, or learned that it does not lead.
+    LeadsNoMore {
+        number: u128,
+    },
     /// A server ended, and with it its leases.
     Left(ServerId),
     /// A write of the leader of a service succeeded in shared rows.

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     DamagedRows,
     /// A server that owns its disk has few parameters and results in memory, or none.
     FewBytes,
+    /// Processes campaign for a name.
+    Leaders,
 }
 
 /// The longest operation of a slow store, in milliseconds. A service renews its lease of 3 s with about six
@@ -69,6 +71,7 @@ impl Kind {
         Self::Broker,
         Self::DamagedRows,
         Self::FewBytes,
+        Self::Leaders,
     ];
 
     /// The number of worlds in a thousand that are of this kind.
@@ -76,7 +79,12 @@ impl Kind {
         match self {
             Self::Balanced | Self::OwnClocks => 400,
             Self::Repeats => 300,
-            Self::OrderlyStops | Self::Batches | Self::AdHoc | Self::Classic | Self::Sweeps => 200,
+            Self::OrderlyStops
+            | Self::Batches
+            | Self::AdHoc
+            | Self::Classic
+            | Self::Sweeps
+            | Self::Leaders => 200,
             Self::Enqueued | Self::FewBytes => 300,
             Self::Broker | Self::DamagedRows => 100,
             Self::Stutters | Self::Backlog => 80,
@@ -118,7 +126,8 @@ impl Kind {
             | Self::Batches
             | Self::AdHoc
             | Self::Enqueued
-            | Self::Classic => {}
+            | Self::Classic
+            | Self::Leaders => {}
         }
     }
 

@@ -35,6 +35,9 @@ const REPEATERS: [usize; 2] = [11, 12];
 /// The number of the operator who sends one command to many tasks.
 const BULK: usize = 13;
 
+/// The numbers of the processes that campaign for a name.
+const CANDIDATES: [usize; 3] = [14, 15, 16];
+
 /// The result of a run.
 pub(crate) struct Run {
     pub(crate) steps: u64,
@@ -87,6 +90,11 @@ fn begin(world: &Rc<World>) {
     }
     if world.config.is(Kind::Enqueued) && world.config.shared {
         world.spawn(Host::Nature, actors::enqueue_tasks(world.clone()));
+    }
+    if world.config.is(Kind::Leaders) {
+        for person in CANDIDATES {
+            world.spawn(Host::Person(person), actors::campaign_for_name(world.clone(), person));
+        }
     }
     if world.config.is(Kind::DamagedRows) {
         world.spawn(Host::Nature, actors::damage_rows(world.clone()));

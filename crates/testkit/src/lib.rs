@@ -68,7 +68,7 @@ pub use proxy::Proxy;
 pub use rabbitmq::RabbitMqProduct;
 pub use rabbitmq_cluster::RabbitMqCluster;
 pub use redis::RedisProduct;
-pub use server::Server;
+pub use server::{Server, free_port};
 pub use sql::{Database, SqlProduct};
 pub use zookeeper::ZooKeeperProduct;
 

@@ -282,7 +282,7 @@ impl<P: Product> Drop for Server<P> {
 }
 
 /// A port that nobody listens on now.
-pub(crate) fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     for _ in 0..1000 {
         let port = fastrand::u16(PORTS);
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {

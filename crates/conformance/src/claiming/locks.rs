@@ -1,7 +1,10 @@
 //! Locks: stored with their holder and waiters, changed by version, deleted when free.
 
+use std::sync::Arc;
+
 use windlass_core::{
-    ActKey, Command, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Name, TaskId, Timestamp,
+    ActKey, Candidacy, Command, Leader, Lock, LockCommand, LockName, LockOwner, LockRef, Message, Millis,
+    Name, TaskId, Timestamp,
 };
 use windlass_store::{Change, Envelope, LockChange, Outcome, Sender, TaskChange};
 
@@ -18,6 +21,7 @@ topic![
     what_was_decided_below_the_floor_is_a_conflict,
     the_floor_of_locks_stays_over_a_restart,
     a_task_changes_under_the_fence_of_its_exclusive_queue_alone,
+    a_leader_is_stored_with_what_is_known_of_it,
 ];
 
 fn name(text: &str) -> Name {
@@ -247,4 +251,30 @@ async fn a_task_changes_under_the_fence_of_its_exclusive_queue_alone(mut world: 
         Outcome::Conflict
     );
     assert_eq!(world.commit_one(Change::from(resume)).await, Outcome::Committed);
+}
+
+async fn a_leader_is_stored_with_what_is_known_of_it(mut world: World) {
+    let leader = Arc::new(Leader {
+        name: "fleet/leader".into(),
+        id: "host-1".into(),
+        value: "10.0.0.7:80".into(),
+        lease: Millis(4_000),
+    });
+    let candidacy = Candidacy { campaign: u128::MAX, leader: leader.clone(), renews: None, over: None };
+    tell(&mut world, "leader..x", &LockCommand::Lead(candidacy.clone())).await;
+    let elected = stored(&mut world, "leader..x").await.expect("it leads");
+    let fence = elected.fence_of(u128::MAX).expect("it leads");
+    world.reopen().await;
+    let read = stored(&mut world, "leader..x").await.expect("it leads after a restart");
+    assert_eq!((&read.leader, read.fence_of(u128::MAX)), (&Some(leader), Some(fence)));
+    let listed = world.store().locks(None, 10).await.expect("listing locks succeeds");
+    assert_eq!(listed, [read]);
+    // Another candidate takes it at the version at which the lease is over, and at no other.
+    let renewal = Candidacy { renews: Some(fence), ..candidacy.clone() };
+    let over = Candidacy { campaign: 2, over: Some(elected.version), ..candidacy };
+    let takes = change(&mut world, "leader..x", &LockCommand::Lead(over)).await;
+    tell(&mut world, "leader..x", &LockCommand::Lead(renewal)).await;
+    assert_eq!(world.commit_one(Change::Lock(takes)).await, Outcome::Conflict);
+    tell(&mut world, "leader..x", &LockCommand::Release { owner: LockOwner::leader(u128::MAX) }).await;
+    assert!(stored(&mut world, "leader..x").await.is_none());
 }

@@ -160,6 +160,9 @@ impl ActKey {
     /// The owner of a lock that a task as a whole holds: no step has this index.
     pub const TASK: Self = Self { step: u32::MAX as usize, member: 0, direction: Direction::Forward };
 
+    /// The owner of a lock that a process holds as a leader: no step has this index.
+    pub const LEADER: Self = Self { step: u32::MAX as usize - 1, member: 0, direction: Direction::Forward };
+
     /// The same execution of one of the step's items, from 1; 0 is the step as a whole.
     #[must_use]
     pub const fn of_member(self, member: u32) -> Self {

@@ -514,6 +514,7 @@ impl Teller {
                 LockCommand::Join { order: Some(order), .. } => format!("join {name} as of {}", time(*order)),
                 LockCommand::Release { .. } => format!("release {name}"),
                 LockCommand::Seize { .. } => format!("seize {name}"),
+                LockCommand::Lead(_) => format!("lead {name}"),
             },
             Effect::Send(Message::Granted { .. } | Message::Seized { .. }) => {
                 unreachable!("only locks send these")

@@ -1,5 +1,6 @@
 //! Commands to the engine: to tasks, alarms, flows and queues.
 
+pub(crate) mod leaders;
 mod limits;
 mod rerun;
 pub(crate) mod submit;
@@ -7,8 +8,8 @@ pub(crate) mod submit;
 use std::sync::Arc;
 
 use windlass_core::{
-    Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Lock, LockCommand, LockHolder,
-    LockName, LockOwner, LockRejection, Name, TaskId,
+    Actor, Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Flow, Leader, Lock, LockCommand,
+    LockHolder, LockName, LockOwner, LockRejection, Name, TaskId,
 };
 use windlass_store::{Change, Leadership, Loaded, Now, QueueChange, QueuePause, StoredFlow};
 
@@ -17,6 +18,7 @@ use crate::{
     deciding::inbox::{Item, Replies, Reply},
 };
 
+pub use leaders::*;
 pub use limits::*;
 pub use rerun::*;
 pub use submit::*;
@@ -37,6 +39,8 @@ pub struct SeizedLock {
     pub lock: Lock,
     /// Its previous holder.
     pub from: LockHolder,
+    /// What is known of that, if it was a leader.
+    pub leader: Option<Arc<Leader>>,
 }
 
 /// An exclusive queue that an operator moved past a task.
@@ -123,7 +127,7 @@ impl Engine {
     ) -> Result<SeizedLock, EngineError> {
         let command = LockCommand::Seize { reason: reason.into(), by };
         match only(self.inbox.decide(vec![Item::Lock { name: name.clone(), command }]).await)? {
-            Reply::Lock { lock, before: Some(from) } => Ok(SeizedLock { lock, from }),
+            Reply::Lock { lock, before: (Some(from), leader) } => Ok(SeizedLock { lock, from, leader }),
             Reply::LockRejected(LockRejection::Free) => Err(EngineError::UnknownLock(name)),
             _ => Err(EngineError::Conflict),
         }

@@ -7,8 +7,8 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{
-    Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Lock, LockCommand, LockHolder, LockName,
-    LockRejection, Message, Millis, Rejection, Task, TaskId,
+    Alarm, AlarmCommand, AlarmId, AlarmRejection, Command, Json, Leader, Lock, LockCommand, LockHolder,
+    LockName, LockRejection, Message, Millis, Rejection, Task, TaskId,
 };
 
 use windlass_store::{Change, Claimed, Envelope, Leadership, Loaded, LogLine, Signal, StoreError, SubmitKey};
@@ -106,7 +106,7 @@ pub(crate) enum Reply {
     /// The alarm as it is on disk now.
     Alarm(Alarm),
     /// The lock as it is on disk now, and its previous holder.
-    Lock { lock: Lock, before: Option<LockHolder> },
+    Lock { lock: Lock, before: (Option<LockHolder>, Option<Arc<Leader>>) },
     /// It is on disk.
     Done,
     /// The rules refuse it.

@@ -41,7 +41,7 @@ impl LockWork {
 
     /// Decides an operator's command. Returns the reply if it does not depend on a change of this batch.
     pub(super) fn decide(&mut self, command: &LockCommand, place: Place, now: Timestamp) -> Option<Reply> {
-        let holder = self.lock.holder;
+        let holder = (self.lock.holder, self.lock.leader.clone());
         let reply = match self.lock.apply(command, now) {
             Ok(Some(transition)) => {
                 let change = LockChange::new(self.lock.version, transition, now, None);

@@ -226,7 +226,12 @@ impl Caretaker {
     /// Takes a random lock from its holder.
     async fn seize_lock(&self) {
         let world = &self.world;
-        let names: Vec<Name> = world.judge.borrow().truth.post.locks.keys().cloned().collect();
+        // A leader that is deposed may act until its time is over.
+        let names: Vec<Name> = {
+            let judge = world.judge.borrow();
+            let locks = judge.truth.post.locks.values().filter(|lock| lock.leader.is_none());
+            locks.map(|lock| lock.name.clone()).collect()
+        };
         if let Some(name) = world.choose(&names).cloned() {
             self.seize(name).await;
         }

@@ -3,6 +3,7 @@
 mod application;
 mod asker;
 mod bulk;
+mod candidate;
 mod caretaker;
 mod commands;
 mod consumer;
@@ -20,6 +21,7 @@ mod worker;
 pub(crate) use application::enqueue_tasks;
 pub(crate) use asker::ask_why;
 pub(crate) use bulk::command_many;
+pub(crate) use candidate::campaign_for_name;
 pub(crate) use caretaker::look_after;
 pub(crate) use consumer::start_consumers;
 pub(crate) use damage::damage_rows;

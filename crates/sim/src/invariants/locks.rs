@@ -42,7 +42,9 @@ impl Invariant for Locks {
     }
 
     fn at_rest(&mut self, truth: &Truth) -> Result<(), Violation> {
-        let is_sound = |lock: &&Lock| !lock.holder.is_some_and(|holder| truth.is_spoiled(holder.owner.task));
+        let is_sound = |lock: &&Lock| {
+            lock.leader.is_none() && !lock.holder.is_some_and(|holder| truth.is_spoiled(holder.owner.task))
+        };
         let mut locks = truth.post.locks.values().filter(is_sound);
         let taken = locks.find(|lock| lock.holder.is_some() || lock.waiting() > 0);
         taken.map_or(Ok(()), |lock| {

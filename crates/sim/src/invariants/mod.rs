@@ -12,6 +12,7 @@ mod engine_faults;
 mod exclusive;
 mod hand_outs;
 mod joins;
+mod leaders;
 mod leases;
 mod limits;
 mod locks;
@@ -75,6 +76,7 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<children::Children>::default(),
         Box::<announced_events::AnnouncedEvents>::default(),
         Box::<service_leases::ServiceLeases>::default(),
+        Box::<leaders::Leaders>::default(),
     ];
     all.extend(attempts::all(config));
     all

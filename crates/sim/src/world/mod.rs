@@ -121,6 +121,11 @@ impl World {
         self.now.load(Relaxed)
     }
 
+    /// The same, for clocks that outlast a call.
+    pub(crate) fn elapsed(&self) -> Arc<AtomicU64> {
+        self.now.clone()
+    }
+
     /// The number of delivered events.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()

@@ -201,7 +201,7 @@ async fn locks(store: &dyn Store, writer: &mut Writer<'_>) -> Result<(), Archive
             writer.record(&Record::Lock {
                 name: lock.name.clone(),
                 version: lock.version,
-                holder: stored::write_lock_holder(&lock.holder),
+                holder: stored::write_tenure(&stored::Tenure::of(lock)),
                 waiters: lock.waiters().map(stored::write_lock_waiter).collect(),
             })?;
         }

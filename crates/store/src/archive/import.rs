@@ -219,7 +219,7 @@ impl Import<'_> {
         waiters: &[Vec<u8>],
     ) -> Result<(), ArchiveError> {
         let mut lock = Lock::new(name, self.lock_floor);
-        lock.holder = stored::read_lock_holder(holder)?;
+        stored::read_tenure(holder)?.restore(&mut lock);
         let changes = waiters.len().max(1) as u64;
         if version < changes {
             let name = &lock.name;

@@ -10,10 +10,12 @@ mod before;
 mod format_2;
 mod format_3;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_core::{
-    Actor, Alarm, Event, Flow, Input, Json, LockHolder, LockName, LockWaiter, Member, Message, Millis,
-    Parent, State, TaskId, Timestamp,
+    Actor, Alarm, Event, Flow, Input, Json, Leader, Lock, LockHolder, LockName, LockWaiter, Member, Message,
+    Millis, Parent, State, TaskId, Timestamp,
 };
 
 use self::{
@@ -122,8 +124,50 @@ stored!(write_flow, read_flow, Flow, [FlowBefore, Flow2, Flow3], "a flow");
 stored!(write_events, read_events, Vec<Event>, "events of a task");
 stored!(write_message, read_message, Message, "a message");
 stored!(write_lock_waiter, read_lock_waiter, LockWaiter, "who waits for a lock");
-stored!(write_lock_holder, read_lock_holder, Option<LockHolder>, "who has a lock");
+stored!(write_tenure, read_tenure, Tenure, "who has a lock");
 stored!(write_alarm, read_alarm, Alarm, "an alarm");
+
+/// Who has a lock. The first two are written as an `Option` of a holder is. Servers that do not know the third one take
+/// the lock as damaged, and close it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tenure {
+    /// Nobody.
+    Free,
+    /// An execution, or a task as a whole.
+    Held(LockHolder),
+    /// A process that leads.
+    Led(LockHolder, Arc<Leader>),
+}
+
+impl Tenure {
+    /// Who has this lock.
+    #[must_use]
+    pub fn of(lock: &Lock) -> Self {
+        match (lock.holder, &lock.leader) {
+            (None, _) => Self::Free,
+            (Some(holder), None) => Self::Held(holder),
+            (Some(holder), Some(leader)) => Self::Led(holder, leader.clone()),
+        }
+    }
+
+    /// Who has it.
+    #[must_use]
+    pub fn holder(&self) -> Option<LockHolder> {
+        match self {
+            Self::Free => None,
+            Self::Held(holder) | Self::Led(holder, _) => Some(*holder),
+        }
+    }
+
+    /// Puts it into a lock that was read.
+    pub fn restore(self, lock: &mut Lock) {
+        lock.holder = self.holder();
+        lock.leader = match self {
+            Self::Led(_, leader) => Some(leader),
+            Self::Free | Self::Held(_) => None,
+        };
+    }
+}
 
 /// Writes what was submitted with a task, but for its parameters.
 #[must_use]

@@ -296,7 +296,7 @@ fn format_2_of_messages_and_locks_is_read() {
     let waiter = LockWaiter { owner, since: at(1) };
     let bytes = fixture("lock-waiter-2.bin", &stored::write_lock_waiter(&waiter));
     assert_eq!(stored::read_lock_waiter(&bytes).unwrap(), waiter);
-    let holder = Some(LockHolder { owner, fence: 77, since: at(2) });
-    let bytes = fixture("lock-holder-2.bin", &stored::write_lock_holder(&holder));
-    assert_eq!(stored::read_lock_holder(&bytes).unwrap(), holder);
+    let holder = stored::Tenure::Held(LockHolder { owner, fence: 77, since: at(2) });
+    let bytes = fixture("lock-holder-2.bin", &stored::write_tenure(&holder));
+    assert_eq!(stored::read_tenure(&bytes).unwrap(), holder);
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Action, Actor, Command, Context, Event, EventKind, Expression, Flow, Input, Json, LockCommand,
-    LockHolder, LockOwner, LockRef, LockWaiter, Message, Name, QueueState, StepDefinition, Task, TaskId,
-    Timestamp, apply, evolve,
+    Action, Actor, Command, Context, Event, EventKind, Expression, Flow, Input, Json, Leader, LockCommand,
+    LockHolder, LockOwner, LockRef, LockWaiter, Message, Millis, Name, QueueState, StepDefinition, Task,
+    TaskId, Timestamp, apply, evolve,
 };
 use windlass_store::stored;
 
@@ -78,7 +78,13 @@ fn format_4_of_messages_and_locks_is_read() {
     let waiter = LockWaiter { owner, since: START };
     let bytes = fixture("lock-waiter-4.bin", &stored::write_lock_waiter(&waiter));
     assert_eq!(stored::read_lock_waiter(&bytes).unwrap(), waiter);
-    let holder = Some(LockHolder { owner, fence: 77, since: START });
-    let bytes = fixture("lock-holder-4.bin", &stored::write_lock_holder(&holder));
-    assert_eq!(stored::read_lock_holder(&bytes).unwrap(), holder);
+    let holder = stored::Tenure::Held(LockHolder { owner, fence: 77, since: START });
+    let bytes = fixture("lock-holder-4.bin", &stored::write_tenure(&holder));
+    assert_eq!(stored::read_tenure(&bytes).unwrap(), holder);
+    let holder = LockHolder { owner: LockOwner::leader(u128::MAX), fence: 78, since: START };
+    let (lease, name) = (Millis(4_000), "fleet/leader".into());
+    let leader = Leader { name, id: "host-1".into(), value: "10.0.0.7".into(), lease };
+    let led = stored::Tenure::Led(holder, leader.into());
+    let bytes = fixture("lock-leader-4.bin", &stored::write_tenure(&led));
+    assert_eq!(stored::read_tenure(&bytes).unwrap(), led);
 }

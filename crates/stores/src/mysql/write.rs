@@ -167,7 +167,7 @@ fn add_locks(script: &mut Script, writes: &Writes) {
         let locks = writes.locks.values().filter(|(_, was)| *was == was_kept);
         let locks = locks.filter_map(|(lock, _)| lock.as_ref());
         let locks = locks.map(|lock| {
-            cells![&lock.name, to_integer(lock.version), stored::write_lock_holder(&lock.holder)]
+            cells![&lock.name, to_integer(lock.version), stored::write_tenure(&stored::Tenure::of(lock))]
         });
         script.insert("INSERT INTO windlass_lock (name, version, holder)", locks, tail);
     }

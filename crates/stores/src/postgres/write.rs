@@ -251,7 +251,7 @@ fn add_locks<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
         let names: Vec<&str> = locks.iter().map(|lock| lock.name.as_str()).collect();
         let versions: Vec<i64> = locks.iter().map(|lock| to_integer(lock.version)).collect();
         let holders: Vec<Vec<u8>> =
-            locks.iter().map(|lock| stored::write_lock_holder(&lock.holder)).collect();
+            locks.iter().map(|lock| stored::write_tenure(&stored::Tenure::of(lock))).collect();
         batch.add_for(locks.len(), sql, parameters![names, versions, holders]);
     }
     let places =

@@ -41,12 +41,12 @@ pub(crate) fn lock(
     quarantine: &Quarantine,
     name: LockName,
     version: u64,
-    holder: Result<Option<windlass_core::LockHolder>, StoreError>,
+    tenure: Result<stored::Tenure, StoreError>,
 ) -> Result<Lock, StoreError> {
     let mut lock = Lock::new(name, version);
     let row = |fault: &StoreError| DamagedTask::closed_lock(&lock.name, Some(&fault.to_string()));
-    match quarantine.readable_row(holder, row)? {
-        Some(holder) => lock.holder = holder,
+    match quarantine.readable_row(tenure, row)? {
+        Some(tenure) => tenure.restore(&mut lock),
         None => lock.close(version),
     }
     if lock.is_closed() {

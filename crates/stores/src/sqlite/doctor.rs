@@ -304,7 +304,7 @@ const DECODED: &[(&str, &str, Check)] =
             Ok(stored::read_alarm(row.get_ref(1)?.as_blob()?).map(drop))
         }),
         ("lock", "SELECT name, holder FROM lock", |row| {
-            Ok(stored::read_lock_holder(row.get_ref(1)?.as_blob()?).and_then(closed))
+            Ok(stored::read_tenure(row.get_ref(1)?.as_blob()?).and_then(|tenure| closed(tenure.holder())))
         }),
         ("message of task", "SELECT task, data FROM message", |row| {
             Ok(stored::read_message(row.get_ref(1)?.as_blob()?).map(drop))

@@ -6,7 +6,7 @@ use clap::Args;
 use windlass_api::Span;
 use windlass_client::coordinators::{Campaign, Coordinator, connect};
 
-use super::{connection::read_secret, exit::UsageError};
+use super::connection::{ConnectionArgs, SERVER_DEFAULT, read_secret};
 use crate::modules::default_name;
 
 /// The lease of a campaign when none is given.
@@ -15,7 +15,8 @@ pub(crate) const LEASE_DEFAULT: &str = "15s";
 /// Options of every command that needs a coordinator.
 #[derive(Debug, Args)]
 pub(crate) struct CoordinatorArgs {
-    /// URL of the coordinator, with one or more addresses: consul://HOST, etcd://HOST or zookeeper://HOST
+    /// URL of the coordinator, with one or more addresses: consul://HOST, etcd://HOST, zookeeper://HOST, or http://HOST for
+    /// a Windlass server [default: the server]
     #[arg(long, value_name = "URL", env = "WINDLASS_COORDINATOR", hide_env_values = true)]
     coordinator: Option<String>,
 
@@ -49,11 +50,11 @@ impl CoordinatorArgs {
         self.coordinator.is_some() || self.coordinator_file.is_some()
     }
 
-    /// Makes the coordinator; connects later.
+    /// Makes the coordinator; connects later. Without one, the server is it.
     ///
     /// # Errors
-    /// When none is given, or its URL is invalid.
-    pub(crate) fn open(&self) -> anyhow::Result<Arc<dyn Coordinator>> {
+    /// When the URL is invalid.
+    pub(crate) fn open(&self, connection: &ConnectionArgs) -> anyhow::Result<Arc<dyn Coordinator>> {
         let from_file;
         let url = match (&self.coordinator_file, &self.coordinator) {
             (Some(file), _) => {
@@ -61,11 +62,7 @@ impl CoordinatorArgs {
                 &from_file
             }
             (None, Some(url)) => url,
-            (None, None) => {
-                let help =
-                    "a coordinator is missing: give its URL with --coordinator or WINDLASS_COORDINATOR";
-                return Err(UsageError(help.to_owned()).into());
-            }
+            (None, None) => connection.server.as_deref().unwrap_or(SERVER_DEFAULT),
         };
         Ok(connect(url)?)
     }

@@ -59,8 +59,8 @@ pub(crate) struct LeaderArgs {
 
 impl LeadArgs {
     /// Runs the command while leading. The exit code is that of the command.
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let coordinator = self.coordinator.open()?;
+    pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<ExitCode> {
+        let coordinator = self.coordinator.open(connection)?;
         let campaign = self.campaign.campaign(self.name);
         coordinator.check(&campaign)?;
         let mut words = self.command.into_iter();
@@ -105,7 +105,7 @@ fn is_there(program: &Path) -> bool {
 impl LeaderArgs {
     /// Shows the leader, if there is one.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
-        let coordinator = self.coordinator.open()?;
+        let coordinator = self.coordinator.open(connection)?;
         Campaign::check_name(&self.name)?;
         let leader = coordinator.leader(&self.name).await?;
         let Some(leader) = leader else {

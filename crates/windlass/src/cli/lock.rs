@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use jiff::Timestamp;
-use windlass_api::{Direction, Lock, LockStep, ReleasedLock};
+use windlass_api::{Direction, Lock, LockHolder, LockStep, ReleasedLock};
 
 use super::{connection::Context, exit::Exit, output::Style};
 use crate::cli::output::{
@@ -66,10 +66,10 @@ fn render(locks: &[Lock], now: Timestamp, style: Style) -> String {
         let holder = lock.holder.as_ref();
         table.row([
             (&lock.name).into(),
-            holder.map(|holder| task(&holder.step)).unwrap_or_default().into(),
-            holder.map(|holder| step(&holder.step)).unwrap_or_default().into(),
+            holder.map(task).unwrap_or_default().into(),
+            holder.map(held_by).unwrap_or_default().into(),
             holder
-                .filter(|holder| !holder.step.task.is_empty())
+                .filter(|holder| !holder.step.task.is_empty() || holder.leader.is_some())
                 .map(|holder| age(holder.step.since, now))
                 .unwrap_or_default()
                 .into(),
@@ -95,9 +95,18 @@ fn waiters(lock: &Lock, now: Timestamp, style: Style) -> String {
     format!("\n{}{more}", table.text(style))
 }
 
-/// The task of a step; empty where the lock's row was damaged.
-fn task(found: &LockStep) -> String {
-    if found.task.is_empty() { "(closed: damaged row)".to_owned() } else { found.task.clone() }
+/// The task of a holder.
+fn task(holder: &LockHolder) -> String {
+    match (&holder.leader, holder.step.task.as_str()) {
+        (Some(leader), _) => format!("(leader of {})", leader.name),
+        (None, "") => "(closed: damaged row)".to_owned(),
+        (None, task) => task.to_owned(),
+    }
+}
+
+/// The step of a holder, or the id of a leader.
+fn held_by(holder: &LockHolder) -> String {
+    holder.leader.as_ref().map_or_else(|| step(&holder.step), |leader| leader.id.clone())
 }
 
 fn step(found: &LockStep) -> String {
@@ -114,6 +123,7 @@ fn told(released: &ReleasedLock, now: Timestamp, style: Style) -> String {
     let mut table = Table::headless();
     let faint = |text: &str| Cell::colored(text, Some(Color::Faint));
     let from = match former.step.task.as_str() {
+        _ if former.leader.is_some() => format!("{}, {}", held_by(former), task(former)),
         "" => "nobody: it was closed because its row was damaged".to_owned(),
         task if former.step.exclusive => format!("task {task}"),
         task => format!("step {} of task {task}", step(&former.step)),
@@ -134,7 +144,7 @@ fn told(released: &ReleasedLock, now: Timestamp, style: Style) -> String {
 mod tests {
     use insta::assert_snapshot;
     use jiff::SignedDuration;
-    use windlass_api::{LockHolder, LockWaiter};
+    use windlass_api::LockWaiter;
 
     use super::*;
 
@@ -151,7 +161,7 @@ mod tests {
         };
         let lock = Lock {
             name: "disk-7".to_owned(),
-            holder: Some(LockHolder { step: of("task-1", None, 200), fence: 17 }),
+            holder: Some(LockHolder { step: of("task-1", None, 200), fence: 17, leader: None }),
             waiting: 3,
             waiters: vec![LockWaiter { step: of("task-2", Some(4), 30) }],
         };
@@ -163,7 +173,7 @@ mod tests {
         1      task-2  write[4]  30s ago
         and 2 more
         ");
-        let former = LockHolder { step: of("task-0", None, 900), fence: 16 };
+        let former = LockHolder { step: of("task-0", None, 900), fence: 16, leader: None };
         let told = told(&ReleasedLock { lock, former }, now, Style::PLAIN);
         assert!(told.contains("step write of task task-0") && told.contains("must refuse 16"), "{told}");
         assert!(told.contains("task-1"), "it says who has it now: {told}");

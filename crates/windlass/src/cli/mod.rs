@@ -164,7 +164,7 @@ fn command() -> clap::Command {
 fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
     let connection = &cli.connection;
     let exit = match cli.command {
-        Command::Lead(args) => return block_on(args.run()),
+        Command::Lead(args) => return block_on(args.run(connection)),
         Command::Leader(args) => block_on(args.run(connection)),
         Command::Demo => block_on(async { crate::demo::run().await.map(|()| Exit::Done) }),
         Command::Flow(command) => block_on(command.run(connection)),

@@ -58,8 +58,8 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "KIND", requires = "from_broker")]
     queue_kind: Option<String>,
 
-    /// Work only while this worker leads NAME: of all workers that campaign for NAME, one works. Needs
-    /// --coordinator
+    /// Work only while this worker leads NAME: of all workers that campaign for NAME, one works. Without
+    /// --coordinator, the server elects it
     #[arg(long, value_name = "NAME")]
     exclusive: Option<String>,
 
@@ -91,7 +91,7 @@ impl WorkerArgs {
     /// Runs the worker until a stop signal.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         let exclusive = self.exclusive.map(|name| {
-            let coordinator = self.coordinator.open()?;
+            let coordinator = self.coordinator.open(connection)?;
             let campaign = campaign(name, self.name.clone(), self.exclusive_lease);
             coordinator.check(&campaign)?;
             anyhow::Ok(Exclusive { coordinator, campaign })

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use axum::{extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_core::{Lock, LockHolder, LockOwner, LockWaiter, Name, TaskId, Timestamp};
+use windlass_core::{Leader, Lock, LockHolder, LockOwner, LockWaiter, Name, TaskId, Timestamp};
 
 use crate::http::{
     App,
@@ -111,12 +111,12 @@ pub(crate) async fn release(
     let body = body.parse::<api::ReleaseLock>()?;
     let reason = reason(&body.reason, "the lock is taken from its holder")?;
     let seized = app.engine.seize_lock(name.clone(), reason, by.clone()).await?;
-    let LockOwner { task, .. } = seized.from.owner;
-    tracing::info!(lock = %name, %task, by = by.map(|by| by.to_string()), "a lock was taken from its holder");
+    let task = Some(seized.from.owner).filter(|owner| !owner.is_leader()).map(|owner| owner.task.to_string());
+    tracing::info!(lock = %name, task, by = by.map(|by| by.to_string()), "a lock was taken from its holder");
     app.metrics.command("release_lock");
     let steps = Steps::of(&app, owners(&seized.lock).chain([seized.from.owner])).await?;
     let lock = document(&seized.lock, &steps, WAITERS_MAX);
-    Ok(ok(&api::ReleasedLock { lock, former: holder(&seized.from, &steps) }))
+    Ok(ok(&api::ReleasedLock { lock, former: holder(&seized.from, seized.leader.as_deref(), &steps) }))
 }
 
 /// Those of a lock that are shown.
@@ -131,7 +131,8 @@ struct Steps(BTreeMap<(TaskId, usize), String>);
 impl Steps {
     async fn of(app: &App, owners: impl Iterator<Item = LockOwner>) -> Result<Self, Refused> {
         let owners: Vec<LockOwner> = owners.collect();
-        let mut ids: Vec<TaskId> = owners.iter().map(|owner| owner.task).collect();
+        let of_tasks = owners.iter().filter(|owner| !owner.is_leader());
+        let mut ids: Vec<TaskId> = of_tasks.map(|owner| owner.task).collect();
         ids.sort_unstable();
         ids.dedup();
         let found = app.engine.tasks_by_id(&ids).await?;
@@ -146,7 +147,11 @@ impl Steps {
 
     fn step(&self, owner: &LockOwner, since: Timestamp) -> api::LockStep {
         api::LockStep {
-            task: if owner.task == TaskId::NONE { String::new() } else { owner.task.to_string() },
+            // The number of a leader's campaign is a secret.
+            task: match owner.task {
+                task if task == TaskId::NONE || owner.is_leader() => String::new(),
+                task => task.to_string(),
+            },
             exclusive: owner.is_task(),
             step: self.0.get(&(owner.task, owner.key.step)).cloned().unwrap_or_default(),
             index: owner.key.index(),
@@ -177,12 +182,14 @@ fn document(lock: &Lock, steps: &Steps, waiters_max: usize) -> api::Lock {
     let waiter = |waiter: &LockWaiter| api::LockWaiter { step: steps.step(&waiter.owner, waiter.since) };
     api::Lock {
         name: lock.name.to_string(),
-        holder: lock.holder.as_ref().map(|found| holder(found, steps)),
+        holder: lock.holder.as_ref().map(|found| holder(found, lock.leader.as_deref(), steps)),
         waiting: lock.waiting() as u64,
         waiters: lock.waiters().take(waiters_max).map(waiter).collect(),
     }
 }
 
-fn holder(holder: &LockHolder, steps: &Steps) -> api::LockHolder {
-    api::LockHolder { step: steps.step(&holder.owner, holder.since), fence: holder.fence }
+fn holder(holder: &LockHolder, leader: Option<&Leader>, steps: &Steps) -> api::LockHolder {
+    let leader =
+        leader.map(|leader| api::LockLeader { name: leader.name.to_string(), id: leader.id.to_string() });
+    api::LockHolder { step: steps.step(&holder.owner, holder.since), fence: holder.fence, leader }
 }

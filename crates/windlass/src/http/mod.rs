@@ -14,6 +14,7 @@ mod answer;
 mod exchange;
 mod flows;
 mod health;
+mod leaders;
 mod limits;
 mod locks;
 pub(crate) mod malformed;
@@ -29,10 +30,11 @@ mod workers;
 
 use std::{
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{Router, extract::Request, middleware};
+use windlass_core::Millis;
 use windlass_engine::Engine;
 use windlass_store::{Clock, Now};
 
@@ -92,6 +94,7 @@ pub struct App {
     bodies: BodyBudget,
     worker_bodies: BodyBudget,
     hosts: OnceLock<Hosts>,
+    begun: Instant,
 }
 
 impl App {
@@ -107,11 +110,17 @@ impl App {
             bodies: BodyBudget::of_clients(&clients),
             worker_bodies: BodyBudget::of_workers(&clients),
             hosts: OnceLock::new(),
+            begun: Instant::now(),
         }
     }
 
     fn now(&self) -> Now {
         self.clock.now()
+    }
+
+    /// The monotonic time of this process, which does not follow the clock of a store.
+    fn uptime(&self) -> Millis {
+        Millis(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Which hosts it answers to; the careful choice until a listener is known.

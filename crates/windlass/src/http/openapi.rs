@@ -7,8 +7,8 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    App, alarms, answer::bytes_response, exchange, flows, health, limits, locks, metrics, queues, servers,
-    tasks, tasks::classic::ClassicTask, workers,
+    App, alarms, answer::bytes_response, exchange, flows, health, leaders, limits, locks, metrics, queues,
+    servers, tasks, tasks::classic::ClassicTask, workers,
 };
 
 #[derive(OpenApi)]
@@ -25,6 +25,7 @@ use super::{
         (name = "queues", description = "The work of each module"),
         (name = "limits", description = "How many attempts may run concurrently, and start per span of time"),
         (name = "locks", description = "Who has which lock"),
+        (name = "leaders", description = "Processes of which one at a time holds a name"),
         (name = "alarms", description = "What an operator must see"),
         (name = "server", description = "The server itself, and others on its store"),
     ),
@@ -42,6 +43,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .merge(queues::routes())
         .merge(limits::routes())
         .merge(locks::routes())
+        .merge(leaders::routes())
         .merge(alarms::routes())
         .merge(servers::routes())
         .merge(health::routes())

@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 use windlass_testkit::{Consul, Etcd, Proxy, ZooKeeper};
 
-use super::site::{PROGRAM, until};
+use super::site::{PROGRAM, Site, until};
 
 /// The lease of all candidates.
 pub(super) const LEASE: &str = "4s";
@@ -48,10 +48,13 @@ impl Kind {
     }
 }
 
-/// Runs a test on all coordinators at once: it waits most of the time.
+/// Runs a test on all coordinators at once, a server of Windlass among them: it waits most of the time.
 pub(super) fn on_each(test: impl Fn(Kind) + Sync) {
+    let site = Site::start();
+    let port = site.url.rsplit(':').next().unwrap().parse().unwrap();
+    let windlass = Kind { scheme: "http", port };
     std::thread::scope(|scope| {
-        for kind in Kind::all() {
+        for kind in Kind::all().into_iter().chain([windlass]) {
             let test = &test;
             scope.spawn(move || test(kind));
         }

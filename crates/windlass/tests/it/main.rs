@@ -9,6 +9,7 @@ mod coordinators;
 mod damaged_row;
 mod demo;
 mod docs;
+mod elections;
 mod enqueue;
 mod evaluation;
 mod exclusive;
@@ -27,3 +28,9 @@ mod site;
 mod task_list;
 mod transfer;
 mod workflows;
+
+/// Not a test by itself: a candidate that the tests of `elections` kill and pause.
+#[test]
+fn rival() {
+    windlass_coordinators::conformance::run_rival();
+}

@@ -103,6 +103,22 @@ impl Site {
         answer
     }
 
+    /// What the server answers to `POST path` with this JSON body, with its head.
+    pub(super) fn post(&self, path: &str, body: &str) -> String {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = "Content-Type: application/json\r\nConnection: close";
+        let length = body.len();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     pub(super) fn with_worker() -> Self {
         let mut site = Self::start();
         site.start_worker();

@@ -1,7 +1,7 @@
 //! The holder of the lock that an execution waits for.
 
 use windlass_core::{
-    Act, ActKey, LockHolder, LockOwner, LockWaiter, Task, Timestamp,
+    Act, ActKey, LockHolder, LockOwner, LockWaiter, Task, TaskId, Timestamp,
     planted::{Bug, is_planted},
 };
 
@@ -36,6 +36,8 @@ impl Engine {
     /// An execution of some task, with the name of its step.
     async fn holder(&self, owner: LockOwner, since: Timestamp) -> Result<HeldBy, EngineError> {
         let LockOwner { task, key, .. } = owner;
+        // The number of a leader's campaign is a secret.
+        let task = if owner.is_leader() { TaskId::NONE } else { task };
         let step = match self.task(task).await {
             Ok(loaded) => loaded.task.flow.steps.get(key.step).map(|step| step.name.clone()),
             Err(EngineError::UnknownTask(_) | EngineError::Store(StoreError::Damaged(_))) => None,

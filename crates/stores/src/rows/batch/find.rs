@@ -86,8 +86,8 @@ fn session(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
 fn lock(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
     let version = from_integer(row.number(1)?);
     // A lock whose holder cannot be read is closed when it is loaded.
-    let holder = stored::read_lock_holder(row.bytes(2)?);
-    let holder = holder.unwrap_or_else(|_| Some(LockHolder::unknown(version)));
+    let tenure = stored::read_tenure(row.bytes(2)?);
+    let holder = tenure.map_or_else(|_| Some(LockHolder::unknown(version)), |tenure| tenure.holder());
     found.locks.insert(row.name(0)?, FoundLock { version, holder });
     Ok(())
 }

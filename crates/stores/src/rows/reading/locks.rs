@@ -70,8 +70,8 @@ fn read_locks(rows: &[impl Columns], quarantine: &Quarantine) -> Result<Vec<Lock
         if locks.last().is_none_or(|lock| lock.name.as_str() != of) {
             let unknown = |fault: &StoreError| DamagedTask::unknown_lock(&of, fault);
             let Some(name) = sound(quarantine, row.name(0), unknown)? else { continue };
-            let holder = stored::read_lock_holder(row.bytes(2)?);
-            locks.push(lock(quarantine, name, from_integer(row.number(1)?), holder)?);
+            let tenure = stored::read_tenure(row.bytes(2)?);
+            locks.push(lock(quarantine, name, from_integer(row.number(1)?), tenure)?);
         }
         let waiter = row.optional_number(3)?.zip(row.optional_bytes(4)?);
         if let (Some((place, waiter)), Some(lock)) = (waiter, locks.last_mut()) {
@@ -89,7 +89,7 @@ fn read_locks(rows: &[impl Columns], quarantine: &Quarantine) -> Result<Vec<Lock
 /// How long the column `holder` is of a free lock; it is longer where the lock has a holder. Nobody waits for a free lock,
 /// so the length alone decides.
 pub(crate) fn free_holder_bytes() -> i32 {
-    i32::try_from(stored::write_lock_holder(&None).len()).unwrap_or(i32::MAX)
+    i32::try_from(stored::write_tenure(&stored::Tenure::Free).len()).unwrap_or(i32::MAX)
 }
 
 /// The locks with these names, in this order. One that is not stored is free and has the version of the floor.
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_held_lock_is_never_taken_for_a_free_one() {
         let owner = LockOwner { task: TaskId(0), key: ActKey::forward(0), turn: 0 };
-        let holder = Some(LockHolder { owner, fence: 0, since: Timestamp(0) });
-        assert!(stored::write_lock_holder(&holder).len() > free_holder_bytes() as usize);
+        let holder = stored::Tenure::Held(LockHolder { owner, fence: 0, since: Timestamp(0) });
+        assert!(stored::write_tenure(&holder).len() > free_holder_bytes() as usize);
     }
 }

@@ -62,7 +62,7 @@ impl<'c> LockRows<'c> {
             self.insert_waiter.execute(params![name, place, waiter, checksum])?;
         }
         if change.kept {
-            let holder = stored::write_lock_holder(&change.lock.holder);
+            let holder = stored::write_tenure(&stored::Tenure::of(&change.lock));
             let checksum = Checksum::of(Table::Lock).text(name).number(version).blob(&holder).finish();
             self.upsert_lock.execute(params![name, version, holder, checksum])?;
         } else {
@@ -228,7 +228,7 @@ fn read_lock(row: &Row<'_>) -> Result<Lock, Fault> {
     let name = name(row, 0)?;
     Table::Lock.check(row, 0).map_err(|fault| Fault::damaged(format!("lock {name}: {fault}")))?;
     let mut lock = Lock::new(name, from_integer(row.get(1)?));
-    lock.holder = stored::read_lock_holder(row.get_ref(2)?.as_blob().map_err(from_sql)?)?;
+    stored::read_tenure(row.get_ref(2)?.as_blob().map_err(from_sql)?)?.restore(&mut lock);
     Ok(lock)
 }
 

@@ -29,6 +29,7 @@ impl From<EngineError> for Refused {
                 "Nobody has this lock",
                 format!("nobody has the lock {name}; GET /v1/locks lists those that somebody has"),
             ),
+            error @ EngineError::InvalidLeaderName => Self::malformed(error.to_string()),
             EngineError::NoQueueHolder(name) => Self::new(
                 StatusCode::NOT_FOUND,
                 "no-queue-holder",

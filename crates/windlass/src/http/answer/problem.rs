@@ -133,6 +133,12 @@ impl Refused {
         Self::new(StatusCode::NOT_FOUND, "unknown-limit", "There is no such limit", detail)
     }
 
+    /// Nobody leads.
+    pub(crate) fn no_leader(name: &str) -> Self {
+        let detail = format!("nobody leads {name:?}, or the lease of its leader is over");
+        Self::new(StatusCode::NOT_FOUND, "no-leader", "Nobody leads", detail)
+    }
+
     /// A limit limits nothing, or everything.
     pub(crate) fn unusable_limit(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unusable-limit", "The limit cannot be used", detail)

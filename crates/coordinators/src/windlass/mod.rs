@@ -1,0 +1,129 @@
+//! A Windlass server as the coordinator: its store elects the leader, so that nothing else is needed. A leader is the
+//! holder of a lock, and the fence is the version at which it got the lock.
+//!
+//! | bound | why |
+//! |---|---|
+//! | the leader acts for one lease | a server counts a lease from when it first saw the last renewal, on its own monotonic clock, and a server that has just started counts from its start |
+//! | takeover after a kill: the lease and 1 s | where each call of a candidate goes to another server, each of them sees the last renewal when it is asked: 1 s later for each server |
+//! | takeover after a resignation: 0.5 s | servers look for it five times a second while a candidate waits |
+//!
+//! Fences also grow over the deletion of locks, restarts, and a move to another store.
+
+mod api;
+mod leadership;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+
+use crate::{
+    Bound, Campaign, Coordinator, CoordinatorError, Leader, Leadership,
+    address::Address,
+    candidate,
+    http::{self, PATIENCE_MAX},
+};
+use api::Api;
+use leadership::WindlassLeadership;
+
+/// The port of servers.
+const PORT: u16 = 7700;
+
+/// How long a call of a candidate waits at most. Behind a balancer the next one goes to another server, which must see the
+/// renewals too.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How often a watcher asks.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Windlass servers on one store.
+#[derive(Debug)]
+pub struct Windlass {
+    address: Address,
+    api: Arc<Api>,
+}
+
+impl Windlass {
+    /// Makes the coordinator of `http://HOST[:PORT][,…][/]`. Does not connect yet.
+    ///
+    /// # Errors
+    /// When the URL is invalid.
+    pub fn new(url: &str) -> Result<Self, CoordinatorError> {
+        let address = Address::read(url, "http", PORT)?;
+        if address.user.is_some() || !address.prefix.is_empty() {
+            let why = "the URL of a server has no user and no path: use http://HOST[:PORT][,HOST[:PORT]...]";
+            return Err(CoordinatorError::Invalid(why.to_owned()));
+        }
+        Ok(Self { api: Arc::new(Api::new(&address)?), address })
+    }
+}
+
+#[async_trait]
+impl Coordinator for Windlass {
+    fn name(&self) -> &str {
+        &self.address.name
+    }
+
+    fn check(&self, campaign: &Campaign) -> Result<(), CoordinatorError> {
+        campaign.check()
+    }
+
+    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
+        self.check(campaign)?;
+        let candidate =
+            Candidate { api: Arc::clone(&self.api), campaign: campaign.clone(), number: api::number() };
+        candidate::until_elected(candidate, campaign.lease).await
+    }
+
+    async fn leader(&self, name: &str) -> Result<Option<Leader>, CoordinatorError> {
+        self.api.leader(name, PATIENCE_MAX).await
+    }
+
+    async fn watch(
+        &self,
+        name: &str,
+        seen: Option<u64>,
+        wait: Duration,
+    ) -> Result<Option<Leader>, CoordinatorError> {
+        let until = Instant::now() + wait;
+        loop {
+            let leader = self.leader(name).await?;
+            let left = until.saturating_duration_since(Instant::now());
+            if leader.as_ref().map(|leader| leader.fence) != seen || left.is_zero() {
+                return Ok(leader);
+            }
+            tokio::time::sleep(left.min(LOOK_EVERY)).await;
+        }
+    }
+}
+
+/// A candidate. It has nothing at the server before it is elected.
+struct Candidate {
+    api: Arc<Api>,
+    campaign: Campaign,
+    number: String,
+}
+
+#[async_trait]
+impl candidate::Candidate for Candidate {
+    async fn step(&mut self) -> Result<Option<Box<dyn Leadership>>, CoordinatorError> {
+        let sent = Instant::now();
+        let wait = self.campaign.renew_every().min(WAIT_MAX);
+        let patience = http::patience(self.campaign.lease) + wait;
+        let fence = self.api.campaign(&self.campaign, &self.number, None, wait, patience).await?;
+        let Some(fence) = fence else { return Ok(None) };
+        Ok(Some(Box::new(WindlassLeadership {
+            api: Arc::clone(&self.api),
+            campaign: self.campaign.clone(),
+            number: self.number.clone(),
+            fence,
+            bound: Bound::new(self.campaign.lease, sent),
+        })))
+    }
+
+    fn forget(&mut self) {
+        self.number = api::number();
+    }
+}

@@ -1,0 +1,142 @@
+//! Leaders: processes outside of the servers, of which one at a time holds a name under a lease.
+//!
+//! A leader is the holder of a lock ([`windlass_core::Leader`]). Each renewal changes the lock's version. A server lets
+//! another candidate take the lock when it has seen the same version for a whole lease on its own monotonic clock, and
+//! the commit of that checks the version once more. So no two clocks are compared, and a server that has just started
+//! waits for a whole lease.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use windlass_core::{
+    Candidacy, Leader, Lock, LockCommand, LockName, LockOwner, Millis, leader_lock,
+    planted::{Bug, is_planted},
+};
+
+use super::only;
+use crate::{
+    Engine, EngineError,
+    deciding::inbox::{Item, Reply},
+};
+
+/// The most names whose leaders a server watches. Beyond it, those are forgotten that it began to watch first: their
+/// next leader is elected later.
+const WATCHED_MAX: usize = 10_000;
+
+/// The monotonic time of this process. The time of a shared store would not do: it jumps when the clock of its machine
+/// is set.
+pub type Uptime<'u> = &'u (dyn Fn() -> Millis + Sync);
+
+/// What a candidate asks for.
+#[derive(Debug, Clone)]
+pub struct Campaign {
+    /// Its number: another one for each.
+    pub number: u128,
+    /// The candidate, and the name.
+    pub leader: Leader,
+    /// The fence of the leadership to renew; `None` = it does not lead yet.
+    pub renews: Option<u64>,
+}
+
+/// Who leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    /// The lock of the name, if somebody has it.
+    pub lock: Option<Lock>,
+    /// The fence of the candidate, if it leads.
+    pub fence: Option<u64>,
+}
+
+/// The versions of locks of leaders as this server has seen them first.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<BTreeMap<LockName, Seen>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    version: u64,
+    since: Millis,
+}
+
+impl Watched {
+    /// The version at which the lease of this lock's leader is over. `now` is a time after the lock was read.
+    fn over(&self, lock: &Lock, now: Millis) -> Option<u64> {
+        let lease = lock.leader.as_ref()?.lease;
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = Seen { version: lock.version, since: now };
+        let seen = watched.entry(lock.name.clone()).or_insert(first);
+        if seen.version != lock.version && !is_planted(Bug::RenewalNotSeen) {
+            *seen = first;
+        }
+        let is_over = now.0 >= seen.since.0.saturating_add(lease.0);
+        if watched.len() > WATCHED_MAX {
+            let oldest = watched.iter().min_by_key(|(_, seen)| seen.since).map(|(name, _)| name.clone());
+            oldest.map(|name| watched.remove(&name));
+        }
+        is_over.then_some(lock.version)
+    }
+}
+
+impl Engine {
+    /// A candidate campaigns, or its leader renews. The answer is on disk. It does not wait: a candidate that is not
+    /// elected asks again.
+    ///
+    /// # Errors
+    /// When the name is too long, or the store fails.
+    pub async fn campaign(&self, campaign: &Campaign, uptime: Uptime<'_>) -> Result<Election, EngineError> {
+        let Campaign { number, leader, renews } = campaign;
+        let name = leader_lock(&leader.name).ok_or(EngineError::InvalidLeaderName)?;
+        let found = self.lock_in_use(&name).await?;
+        let over = found.as_ref().and_then(|lock| self.watched.over(lock, uptime()));
+        let leads = found.as_ref().is_some_and(|lock| lock.fence_of(*number).is_some());
+        if found.is_some() && !leads && over.is_none() {
+            return Ok(Election { lock: found, fence: None });
+        }
+        let candidacy =
+            Candidacy { campaign: *number, leader: Arc::new(leader.clone()), renews: *renews, over };
+        let lock = self.tell_lock(name, LockCommand::Lead(candidacy)).await?;
+        let fence = lock.fence_of(*number).filter(|fence| renews.is_none_or(|renews| renews == *fence));
+        Ok(Election { lock: Some(lock), fence })
+    }
+
+    /// A leader resigns: the next candidate that asks is elected. Has no effect if it does not lead.
+    ///
+    /// # Errors
+    /// When the name is too long, or the store fails.
+    pub async fn resign(&self, name: &str, campaign: u128) -> Result<(), EngineError> {
+        let name = leader_lock(name).ok_or(EngineError::InvalidLeaderName)?;
+        self.tell_lock(name, LockCommand::Release { owner: LockOwner::leader(campaign) }).await.map(drop)
+    }
+
+    /// The lock of a name and its leader, unless that one's lease is over.
+    ///
+    /// # Errors
+    /// When the name is too long, or the store fails.
+    pub async fn leader(
+        &self,
+        name: &str,
+        uptime: Uptime<'_>,
+    ) -> Result<Option<(Lock, Arc<Leader>)>, EngineError> {
+        let name = leader_lock(name).ok_or(EngineError::InvalidLeaderName)?;
+        let Some(lock) = self.lock_in_use(&name).await? else { return Ok(None) };
+        let is_over = self.watched.over(&lock, uptime()).is_some();
+        Ok(lock.leader.clone().filter(|_| !is_over).map(|leader| (lock, leader)))
+    }
+
+    async fn lock_in_use(&self, name: &LockName) -> Result<Option<Lock>, EngineError> {
+        match self.lock(name).await {
+            Ok(lock) => Ok(Some(lock)),
+            Err(EngineError::UnknownLock(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn tell_lock(&self, name: LockName, command: LockCommand) -> Result<Lock, EngineError> {
+        match only(self.inbox.decide(vec![Item::Lock { name, command }]).await)? {
+            Reply::Lock { lock, .. } => Ok(lock),
+            Reply::LockRejected(rejection) => Err(rejection.into()),
+            _ => Err(EngineError::Conflict),
+        }
+    }
+}

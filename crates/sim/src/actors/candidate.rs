@@ -1,0 +1,114 @@
+//! Processes that campaign for a name, lead, renew and resign, as the client library does. Some die while they lead.
+
+use std::{pin::Pin, rc::Rc, sync::atomic::Ordering::Relaxed};
+
+use windlass_core::{Leader, Millis};
+use windlass_engine::{Campaign, Election, EngineError};
+
+use super::{Live, submitter::repeat};
+use crate::{
+    judge::Seen,
+    world::{Host, World},
+};
+
+/// The name that all of them campaign for.
+const NAME: &str = "fleet/leader";
+
+/// The lease of each of them.
+const LEASE_MS: u64 = 4_000;
+
+/// The part of the lease in which a leader may act, as the client library counts it.
+const ACTS_MS: u64 = LEASE_MS - LEASE_MS / 50;
+
+type Electing = Pin<Box<dyn Future<Output = Result<Election, EngineError>>>>;
+type Resigning = Pin<Box<dyn Future<Output = Result<(), EngineError>>>>;
+
+/// Campaigns until the world is calm.
+pub(crate) async fn campaign_for_name(world: Rc<World>, person: usize) {
+    let process = Process { host: Host::Person(person), world };
+    for term in 1.. {
+        let number = (person as u128) << 64 | term;
+        if !process.elected(number).await {
+            return;
+        }
+        process.world.sleep(process.world.within(10..=3_000)).await;
+    }
+}
+
+struct Process {
+    world: Rc<World>,
+    host: Host,
+}
+
+impl Process {
+    /// Campaigns, and leads for a while. False when the world is calm.
+    async fn elected(&self, number: u128) -> bool {
+        let world = &self.world;
+        while !world.is_calm() {
+            let sent = world.now();
+            if let Some(fence) = self.ask(number, None).await.and_then(|election| election.fence) {
+                world.count("leader: elected");
+                self.lead(number, fence, sent + ACTS_MS).await;
+                return true;
+            }
+            world.sleep(world.within(100..=1_000)).await;
+        }
+        false
+    }
+
+    /// Leads until it resigns, dies, or has lost its leadership.
+    async fn lead(&self, number: u128, fence: u64, mut until: u64) {
+        let world = &self.world;
+        let ends = world.now() + world.within(500..=20_000);
+        let dies = world.chance(300);
+        loop {
+            world.see(Seen::Leads { number, fence, until });
+            world.sleep(world.within(50..=LEASE_MS / 3)).await;
+            if world.now() >= until {
+                world.count("leader: not renewed in time");
+                return;
+            }
+            if world.now() >= ends || world.is_calm() {
+                world.see(Seen::LeadsNoMore { number });
+                world.count(if dies { "leader: died" } else { "leader: resigned" });
+                if !dies {
+                    self.resign(number).await;
+                }
+                return;
+            }
+            let sent = world.now();
+            match self.ask(number, Some(fence)).await {
+                Some(Election { fence: Some(_), .. }) => until = until.max(sent + ACTS_MS),
+                Some(_) => {
+                    world.count("leader: deposed");
+                    world.see(Seen::LeadsNoMore { number });
+                    return;
+                }
+                None => world.count("leader: renewal without answer"),
+            }
+        }
+    }
+
+    async fn ask(&self, number: u128, renews: Option<u64>) -> Option<Election> {
+        let elapsed = self.world.elapsed();
+        let answer = repeat(&self.world, self.host, 1, move |live: Rc<Live>| {
+            let elapsed = elapsed.clone();
+            let leader =
+                Leader { name: NAME.into(), id: "process".into(), value: "".into(), lease: Millis(LEASE_MS) };
+            Box::pin(async move {
+                let campaign = Campaign { number, leader, renews };
+                live.engine.campaign(&campaign, &|| Millis(elapsed.load(Relaxed))).await
+            }) as Electing
+        });
+        answer.await?.ok()
+    }
+
+    async fn resign(&self, number: u128) {
+        let resigned = repeat(&self.world, self.host, 3, move |live: Rc<Live>| {
+            Box::pin(async move { live.engine.resign(NAME, number).await }) as Resigning
+        });
+        if resigned.await.is_none() {
+            self.world.count("leader: resignation without answer");
+        }
+    }
+}
