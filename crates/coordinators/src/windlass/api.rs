@@ -15,13 +15,14 @@ use windlass_api as api;
 use crate::{
     Campaign, CoordinatorError, Leader,
     address::Address,
-    http::{Answer, Http, Request},
+    http::{self, Answer, Http, Request},
 };
 
 /// A client of servers on one store.
 #[derive(Debug)]
 pub(super) struct Api {
     http: Http,
+    has_others: bool,
 }
 
 /// A number for a campaign.
@@ -31,7 +32,13 @@ pub(super) fn number() -> String {
 
 impl Api {
     pub(super) fn new(address: &Address) -> Result<Self, CoordinatorError> {
-        Ok(Self { http: Http::new(address.hosts.clone())? })
+        Ok(Self { http: Http::new(address.hosts.clone())?, has_others: address.hosts.len() > 1 })
+    }
+
+    /// How long one address may take. A call is a commit, which takes long on a busy disk: with one address it has more
+    /// time, as nobody else can be asked.
+    pub(super) fn patience(&self, lease: Duration) -> Duration {
+        http::patience(lease) * if self.has_others { 1 } else { 2 }
     }
 
     /// Campaigns, for up to `wait`, or renews. Returns the fence if the candidate leads.

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 
 use super::api::Api;
-use crate::{Bound, Campaign, CoordinatorError, Leadership, candidate::PAUSE, http};
+use crate::{Bound, Campaign, CoordinatorError, Leadership, candidate::PAUSE};
 
 /// How often the server is asked whether the leadership goes on, beside renewals.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub(super) struct WindlassLeadership {
 
 impl WindlassLeadership {
     fn patience(&self) -> Duration {
-        http::patience(self.campaign.lease)
+        self.api.patience(self.campaign.lease)
     }
 
     /// Waits until the server names another leader, or none.

@@ -20,10 +20,8 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Bound, Campaign, Coordinator, CoordinatorError, Leader, Leadership,
-    address::Address,
-    candidate,
-    http::{self, PATIENCE_MAX},
+    Bound, Campaign, Coordinator, CoordinatorError, Leader, Leadership, address::Address, candidate,
+    http::PATIENCE_MAX,
 };
 use api::Api;
 use leadership::WindlassLeadership;
@@ -111,7 +109,7 @@ impl candidate::Candidate for Candidate {
     async fn step(&mut self) -> Result<Option<Box<dyn Leadership>>, CoordinatorError> {
         let sent = Instant::now();
         let wait = self.campaign.renew_every().min(WAIT_MAX);
-        let patience = http::patience(self.campaign.lease) + wait;
+        let patience = self.api.patience(self.campaign.lease) + wait;
         let fence = self.api.campaign(&self.campaign, &self.number, None, wait, patience).await?;
         let Some(fence) = fence else { return Ok(None) };
         Ok(Some(Box::new(WindlassLeadership {
