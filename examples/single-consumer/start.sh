@@ -18,7 +18,7 @@ for n in 1 2 3; do
     start "server-$n" windlass server --store "$DATABASE" --listen 127.0.0.1:0 ${1:+--config "$1"}
 done
 for n in 1 2 3; do
-    until grep -q '^listening on' "run/server-$n.out"; do sleep 0.1; done
+    until grep -qs '^listening on' "run/server-$n.out"; do sleep 0.1; done
 done
 
 {

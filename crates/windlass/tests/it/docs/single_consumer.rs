@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::symlink, path::Path};
 
-use windlass_testkit::{HaProxy, Postgres, RabbitMq, ZooKeeper};
+use windlass_testkit::{Consul, HaProxy, Postgres, RabbitMq, ZooKeeper};
 
 use super::{
     PROGRAM,
@@ -17,6 +17,28 @@ fn with_the_store_alone() {
         let database = server.database().unwrap();
         run_parts("examples/single-consumer/README.md", &[], &on_postgres(&database.url()));
     }
+}
+
+#[test]
+fn with_a_task_list_in_consul() {
+    let (Some(server), Some(consul)) = (Postgres::shared().unwrap(), Consul::start().unwrap()) else {
+        return;
+    };
+    if !HaProxy::is_installed().unwrap() || !works("python3 --version && curl --version") {
+        return;
+    }
+    let database = server.database().unwrap();
+    let variables = [
+        ("DATABASE", database.url()),
+        // Nobody listens on the first address.
+        ("CONSUL", format!("127.0.0.1:1,127.0.0.1:{}", consul.port())),
+        ("LEASE", "4s".to_owned()),
+    ];
+    run_parts(
+        "examples/single-consumer/consul.md",
+        &[],
+        &variables.each_ref().map(|(name, value)| (*name, &**value)),
+    );
 }
 
 #[test]
