@@ -172,6 +172,13 @@ impl Fleet {
         server.kill().await.context("cannot kill the server")
     }
 
+    /// Waits until the server has ended, and forgets it.
+    pub(super) async fn reap_server(&mut self) -> Result<()> {
+        let mut server = self.server.take().context("no server runs")?;
+        time::timeout(PATIENCE, server.wait()).await.context("a server does not end")??;
+        Ok(())
+    }
+
     /// Ends the server by SIGTERM.
     pub(super) async fn stop_server(&mut self) -> Result<()> {
         end(self.server.take().context("no server runs")?).await
@@ -198,7 +205,8 @@ impl Fleet {
         self.wait_until_connected(name, 1).await
     }
 
-    /// The same without waiting: it may have nothing to do at the server yet.
+    /// The same without waiting: it may have nothing to do at the server yet. Its commands have its name in the variable
+    /// `DRILL_WORKER`.
     pub(super) fn launch_worker(
         &mut self,
         name: &str,
@@ -212,6 +220,7 @@ impl Fleet {
             .args(["--name", name, "--concurrency", &concurrency.to_string()])
             .args(arguments)
             .env("WINDLASS_LOG", log)
+            .env("DRILL_WORKER", name)
             .kill_on_drop(true)
             .spawn()
             .context("cannot start a worker")?;

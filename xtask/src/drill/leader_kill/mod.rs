@@ -1,34 +1,35 @@
-//! Three exclusive workers under a coordinator, one of which works. The leader is killed, stopped and ended in order,
-//! in turn. The commands write a ledger, which shows whether two of them ever ran at once, and how long takeovers took.
+//! Tasks of one exclusive queue, three servers on one database behind HAProxy, and three workers that know HAProxy alone.
+//! With a coordinator one of the workers leads; without one all three work, and the store alone keeps tasks apart. The
+//! worker that acts and the server that leads the services of the store are killed, stopped and ended in order. The
+//! commands write a ledger, which shows whether two of them ever ran at once, and how long takeovers took.
+
+mod reigns;
+mod stage;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, io,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    collections::BTreeMap,
+    path::Path,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use rustix::process::Signal;
-use tokio::{process::Command, time};
+use tokio::time;
 use windlass_client::{Client, api::SubmitTask};
-use windlass_testkit::{Consul, Etcd, ZooKeeper};
+use windlass_testkit::{Consul, Etcd, HaProxy, Postgres, Server, SqlProduct, ZooKeeper};
 
-use super::{Length, fleet::Fleet, tasks};
+use self::{reigns::Reigns, stage::Stage};
+use super::{Length, tasks};
 
-/// The name that the workers campaign for.
-const NAME: &str = "drill/leader";
-
-/// Their lease: short, so that the drill is.
+/// The lease of exclusive workers: short, so that the drill is.
 const LEASE: &str = "4s";
 
-/// Flows whose steps must not run at once. Those of the second one have an exclusive queue, which promises an order.
-const FLOWS: [(&str, Option<&str>); 2] = [("free", None), ("ordered", Some("drill"))];
+/// The flow whose tasks have an exclusive queue, which promises an order.
+const ORDERED: &str = "ordered";
 
-/// The leader works for so long between two strikes.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The flow whose tasks have none: only the leadership of the workers keeps these apart.
+const FREE: &str = "free";
 
 /// How long a takeover, or the last task, may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -36,9 +37,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How often the ledger is read while something is awaited.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A product.
+/// How often the database is asked for the leading server meanwhile.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// What chooses the worker that works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Coordinator {
+    /// None: the exclusive queue of the store
+    Store,
     /// Consul
     Consul,
     /// etcd
@@ -47,31 +53,112 @@ pub(crate) enum Coordinator {
     Zookeeper,
 }
 
-/// What happens to the leader.
-const STRIKES: [(&str, Signal); 3] =
-    [("SIGKILL", Signal::KILL), ("SIGSTOP", Signal::STOP), ("SIGTERM", Signal::TERM)];
+/// Who is struck: the worker that acts, the server that leads, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Victims {
+    Worker,
+    Server,
+    Both,
+}
 
-/// Runs the drill on this coordinator, or on each. One that is not installed is left out, which is said.
+/// What happens to them.
+type Strike = (Victims, &'static str, Signal);
+
+const fn kill(victims: Victims) -> Strike {
+    (victims, "SIGKILL", Signal::KILL)
+}
+
+const fn stop(victims: Victims) -> Strike {
+    (victims, "SIGSTOP", Signal::STOP)
+}
+
+const fn end(victims: Victims) -> Strike {
+    (victims, "SIGTERM", Signal::TERM)
+}
+
+/// The strikes of the long form.
+const ALL: &[Strike] = &[
+    kill(Victims::Worker),
+    kill(Victims::Server),
+    stop(Victims::Worker),
+    stop(Victims::Server),
+    kill(Victims::Both),
+    stop(Victims::Both),
+    end(Victims::Worker),
+    end(Victims::Server),
+];
+
+/// How much is done.
+struct Plan {
+    /// Tasks of the exclusive queue.
+    ordered: usize,
+    /// Tasks without one.
+    free: usize,
+    /// What happens, in turn.
+    strikes: &'static [Strike],
+    /// Whether this goes on until all tasks have ended. Otherwise each strike comes once.
+    goes_on: bool,
+    /// From one strike to the next, at least.
+    every: Duration,
+}
+
+impl Plan {
+    fn new(length: Length, has_coordinator: bool) -> Self {
+        let (ordered, strikes, every): (_, &[_], _) = match (length, has_coordinator) {
+            (Length::Long, _) => (1_000, ALL, Duration::from_secs(3)),
+            (Length::Short, true) => {
+                const SHORT: &[Strike] = &[kill(Victims::Both), stop(Victims::Both), end(Victims::Worker)];
+                (40, SHORT, Duration::from_millis(500))
+            }
+            (Length::Short, false) => {
+                // A stopped worker is waited for until its lease is over, which is 10 s.
+                const SHORT: &[Strike] = &[kill(Victims::Both), stop(Victims::Server), end(Victims::Server)];
+                (80, SHORT, Duration::from_millis(500))
+            }
+        };
+        let free = if has_coordinator { ordered / 4 } else { 0 };
+        Self { ordered, free, strikes, goes_on: length == Length::Long, every }
+    }
+}
+
+/// How long it took after a strike.
+#[derive(Debug, Clone, Copy, Default)]
+struct Takeover {
+    /// Until a command of another worker acted.
+    worker: Option<Duration>,
+    /// Until another server led.
+    server: Option<Duration>,
+    /// Until the next command began.
+    begun: Option<Duration>,
+}
+
+/// Runs the drill on this coordinator, or on each. What is not installed is left out, which is said.
 pub(super) async fn run(program: &Path, length: Length, coordinator: Option<Coordinator>) -> Result<()> {
+    let Some(postgres) = Postgres::start()? else { return Ok(()) };
+    if !HaProxy::is_installed()? {
+        return Ok(());
+    }
+    let url = |scheme: &str, port: u16| format!("{scheme}://127.0.0.1:{port}");
     for product in Coordinator::value_variants() {
         if coordinator.is_some_and(|wanted| wanted != *product) {
             continue;
         }
         // Each server lives as long as its drill.
         match product {
+            Coordinator::Store => run_on(program, length, &postgres, None).await?,
             Coordinator::Consul => {
                 if let Some(server) = Consul::start()? {
-                    run_on(program, length, "consul", server.port()).await?;
+                    run_on(program, length, &postgres, Some(&url("consul", server.port()))).await?;
                 }
             }
             Coordinator::Etcd => {
                 if let Some(server) = Etcd::start()? {
-                    run_on(program, length, "etcd", server.port()).await?;
+                    run_on(program, length, &postgres, Some(&url("etcd", server.port()))).await?;
                 }
             }
             Coordinator::Zookeeper => {
                 if let Some(server) = ZooKeeper::start()? {
-                    run_on(program, length, "zookeeper", server.port()).await?;
+                    run_on(program, length, &postgres, Some(&url("zookeeper", server.port()))).await?;
                 }
             }
         }
@@ -79,63 +166,148 @@ pub(super) async fn run(program: &Path, length: Length, coordinator: Option<Coor
     Ok(())
 }
 
-async fn run_on(program: &Path, length: Length, scheme: &str, port: u16) -> Result<()> {
-    let (count, strikes) = if length == Length::Long { (1000, 30) } else { (40, 3) };
-    let mut fleet = Fleet::new(program, 0)?;
-    let ledger = Reigns::new(fleet.dir())?;
-    fleet.start_server().await?;
-    let client = fleet.client()?;
-    let url = format!("{scheme}://127.0.0.1:{port}");
-    let campaign = ["--exclusive", NAME, "--exclusive-lease", LEASE, "--coordinator", &url];
-    for worker in 0..3 {
-        fleet.launch_worker(&format!("worker-{worker}"), 1, "error", &campaign)?;
+async fn run_on<P: SqlProduct>(
+    program: &Path,
+    length: Length,
+    postgres: &Server<P>,
+    coordinator: Option<&str>,
+) -> Result<()> {
+    let plan = Plan::new(length, coordinator.is_some());
+    let database = postgres.database()?;
+    let mut stage = Stage::start(program, &database, coordinator).await?;
+    let client = stage.client()?;
+    let submitted = submit(&client, &plan).await?;
+    let mut reigns = Reigns::new(stage.dir());
+    let mut takeovers: BTreeMap<(Victims, &str), Vec<Takeover>> = BTreeMap::new();
+    let mut strikes = 0;
+    let mut next = time::Instant::now() + plan.every;
+    while plan.goes_on || strikes < plan.strikes.len() {
+        time::sleep_until(next).await;
+        next = time::Instant::now() + plan.every;
+        let Some(worker) = reigns.acting(submitted.len()).await? else { break };
+        let strike = plan.strikes[strikes % plan.strikes.len()];
+        let takeover = take_over(&mut stage, &mut reigns, strike, &worker, submitted.len()).await?;
+        takeovers.entry((strike.0, strike.1)).or_default().push(takeover);
+        strikes += 1;
     }
-    let submitted = submit(&client, count).await?;
-    let mut fence = ledger.reign_after(0).await?;
-    let mut takeovers: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
-    for strike in 0..strikes {
-        time::sleep(PAUSE).await;
-        let (word, signal) = STRIKES[strike % STRIKES.len()];
-        let leader = leader(program, &url).await?;
-        fleet.signal_worker(&leader, signal)?;
-        let mut struck = Instant::now();
-        if signal != Signal::STOP {
-            fleet.reap_worker(&leader).await?;
-            fleet.launch_worker(&format!("{leader}-next"), 1, "error", &campaign)?;
-        }
+    tasks::wait_until_succeeded(&client, submitted.len(), PATIENCE).await?;
+    let verdict = reigns.verdict(&submitted)?;
+    // Also makes sure that each of them has one accepted result.
+    let lost = tasks::count_events(&client, verdict.repeated.iter().map(String::as_str), "step.lost").await?;
+    let by = coordinator.and_then(|url| url.split(':').next()).unwrap_or("the store alone");
+    println!(
+        "leader-kill on {by}: {strikes} strikes, {} tasks, 0 lost, {} run twice ({lost} of them given up with their worker), \
+         never two at once, order kept{}",
+        submitted.len(),
+        verdict.repeated.len(),
+        takeovers.iter().map(|(strike, takeovers)| said(*strike, takeovers)).collect::<String>()
+    );
+    ensure!(
+        strikes >= plan.strikes.len(),
+        "the tasks ended after {strikes} strikes: the drill shows nothing"
+    );
+    let seen: Vec<&Takeover> = takeovers.values().flatten().collect();
+    let leaders = seen.iter().filter(|takeover| takeover.worker.is_some()).count();
+    ensure!(
+        coordinator.is_none() || verdict.reigns > leaders,
+        "{} leaders for {leaders} takeovers",
+        verdict.reigns
+    );
+    let (servers, fence) = (seen.iter().filter(|takeover| takeover.server.is_some()).count(), stage.fence()?);
+    ensure!(fence > servers, "the fence of the leading server is {fence} after {servers} takeovers");
+    stage.stop().await
+}
+
+/// Strikes, waits until others have taken over, and makes everything whole again.
+async fn take_over<P: SqlProduct>(
+    stage: &mut Stage<'_, P>,
+    reigns: &mut Reigns,
+    (victims, _, signal): Strike,
+    worker: &str,
+    tasks: usize,
+) -> Result<Takeover> {
+    let worker = (victims != Victims::Server).then_some(worker);
+    let server = if victims == Victims::Worker { None } else { Some(stage.leading_server().await?) };
+    if let Some(worker) = worker {
+        stage.strike_worker(worker, signal)?;
+    }
+    if let Some(server) = server {
+        stage.strike_server(server, signal)?;
+    }
+    let mut struck = Instant::now();
+    if let Some(worker) = worker.filter(|_| signal != Signal::STOP) {
+        stage.replace_worker(worker).await?;
         if signal == Signal::TERM {
             // It has finished what it had, which is not part of the takeover.
             struck = Instant::now();
         }
-        fence = ledger.reign_after(fence).await?;
-        takeovers.entry(word).or_default().push(i64::try_from(struck.elapsed().as_millis())?);
-        if signal == Signal::STOP {
-            fleet.signal_worker(&leader, Signal::CONT)?;
+    }
+    let seen = reigns.lines().len();
+    let (mut takeover, mut asked) = (Takeover::default(), struck);
+    loop {
+        reigns.read()?;
+        let after = &reigns.lines()[seen..];
+        let now = struck.elapsed();
+        if takeover.begun.is_none() && after.iter().any(|line| line.word == "begin") {
+            takeover.begun = Some(now);
         }
+        if takeover.worker.is_none()
+            && let Some(worker) = worker
+            && after.iter().any(|line| line.worker != worker)
+        {
+            takeover.worker = Some(now);
+        }
+        if takeover.server.is_none()
+            && let Some(server) = server
+            && asked.elapsed() >= ASK_EVERY
+        {
+            asked = Instant::now();
+            takeover.server = stage.other_leads(server)?.then(|| struck.elapsed());
+        }
+        // After the last task nobody acts.
+        let acts = reigns.ended() == tasks || takeover.begun.is_some();
+        let leads = reigns.ended() == tasks || worker.is_none() || takeover.worker.is_some();
+        if acts && leads && (server.is_none() || takeover.server.is_some()) {
+            break;
+        }
+        ensure!(struck.elapsed() < PATIENCE, "no takeover after {PATIENCE:?}: {takeover:?}");
+        time::sleep(LOOK_EVERY).await;
     }
-    tasks::wait_until_succeeded(&client, count, PATIENCE.max(PAUSE * u32::try_from(count)?)).await?;
-    let verdict = ledger.verdict(&submitted)?;
-    let mut line = format!(
-        "leader-kill on {scheme}, lease {LEASE}: {strikes} strikes, {count} tasks, 0 lost, {} run twice, never two at once, order kept",
-        verdict.repeated
-    );
-    for (word, mut times) in takeovers {
-        times.sort_unstable();
-        let (median, longest) = (tasks::percentile(&times, 50), tasks::percentile(&times, 100));
-        line.push_str(&format!("; takeover after {word} {median} ms (median), {longest} ms (longest)"));
+    if let Some(worker) = worker.filter(|_| signal == Signal::STOP) {
+        stage.strike_worker(worker, Signal::CONT)?;
     }
-    println!("{line}");
-    ensure!(
-        verdict.reigns > strikes,
-        "{} leaders for {strikes} strikes: the drill shows nothing",
-        verdict.reigns
-    );
-    fleet.stop().await
+    if let Some(server) = server {
+        stage.revive_server(server, signal).await?;
+    }
+    Ok(takeover)
 }
 
-/// Applies the flows, and submits tasks of them by turns. Returns their ids with the names of their flows, in order.
-async fn submit(client: &Client, count: usize) -> Result<Vec<(String, &'static str)>> {
-    for (name, queue) in FLOWS {
+/// A line about the takeovers after strikes of one kind.
+fn said((victims, word): (Victims, &str), takeovers: &[Takeover]) -> String {
+    let times = |of: fn(&Takeover) -> Option<Duration>, what: &str| {
+        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let mut times: Vec<i64> = takeovers.iter().filter_map(of).map(ms).collect();
+        times.sort_unstable();
+        match times.len() {
+            0 => String::new(),
+            count => format!(
+                ", {what} after {} ms (median of {count}), {} ms (longest)",
+                tasks::percentile(&times, 50),
+                tasks::percentile(&times, 100)
+            ),
+        }
+    };
+    format!(
+        "\n  {victims:?} {word}{}{}{}",
+        times(|takeover| takeover.worker, "another worker acted"),
+        times(|takeover| takeover.server, "another server led"),
+        times(|takeover| takeover.begun, "the next command began")
+    )
+}
+
+/// Applies the flows, and submits tasks of them. Returns their ids with the names of their flows, in order.
+async fn submit(client: &Client, plan: &Plan) -> Result<Vec<(String, &'static str)>> {
+    for (name, queue) in [(FREE, None), (ORDERED, Some("drill"))] {
         let mut flow = serde_json::json!({
             "flow": name, "steps": [{"name": "act", "run": "drill.act", "timeout": "1m"}],
         });
@@ -144,111 +316,8 @@ async fn submit(client: &Client, count: usize) -> Result<Vec<(String, &'static s
         }
         client.apply_flow(name, &serde_json::from_value(flow)?).await?;
     }
-    let names: Vec<&'static str> = FLOWS.iter().map(|(name, _)| *name).cycle().take(count).collect();
+    let names = [vec![FREE; plan.free], vec![ORDERED; plan.ordered]].concat();
     let task = |flow: &&str| SubmitTask { flow: (*flow).to_owned(), ..SubmitTask::default() };
     let tasks: Vec<SubmitTask> = names.iter().map(task).collect();
     Ok(tasks::submit_all(client, &tasks).await?.into_iter().zip(names).collect())
-}
-
-/// The name of the worker that leads.
-async fn leader(program: &Path, url: &str) -> Result<String> {
-    let mut command = Command::new(program);
-    let output = command.args(["leader", NAME, "--coordinator", url, "-o", "json"]).output().await?;
-    let leader: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("nobody leads: {}", String::from_utf8_lossy(&output.stderr)))?;
-    Ok(leader["id"].as_str().context("a leader without an id")?.to_owned())
-}
-
-/// The file to which commands append lines `FENCE WORD TASK`, several while they run.
-struct Reigns {
-    file: PathBuf,
-}
-
-/// What the ledger shows.
-struct Verdict {
-    /// How many leaders there were.
-    reigns: usize,
-    /// Tasks whose command ran to its end more than once.
-    repeated: usize,
-}
-
-impl Reigns {
-    /// Writes the command `drill.act`, which takes about 150 ms and ignores SIGTERM.
-    fn new(dir: &Path) -> Result<Self> {
-        let file = dir.join("reigns");
-        let command = dir.join("modules/drill/act");
-        let script = format!(
-            "#!/bin/sh\ntrap '' TERM\nsay() {{ echo \"$WINDLASS_LEADER_FENCE $1 $WINDLASS_TASK\" >> '{}'; }}\n\
-             say begin\nfor i in 1 2 3 4 5; do sleep 0.02; say acts; done\nsay end\n",
-            file.display()
-        );
-        fs::write(&command, script)?;
-        fs::set_permissions(&command, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { file })
-    }
-
-    /// The whole lines so far.
-    fn lines(&self) -> Result<Vec<(u64, String, String)>> {
-        let text = match fs::read_to_string(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            text => text?,
-        };
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let line = |line: &str| {
-            let mut words = line.split(' ');
-            let mut word = || words.next().context("a short line in the ledger");
-            Ok((word()?.parse()?, word()?.to_owned(), word()?.to_owned()))
-        };
-        whole.lines().map(line).collect()
-    }
-
-    /// Waits until a later leader acts. Returns its fence.
-    async fn reign_after(&self, fence: u64) -> Result<u64> {
-        let began = Instant::now();
-        loop {
-            if let Some((last, ..)) = self.lines()?.last().filter(|(last, ..)| *last > fence) {
-                return Ok(*last);
-            }
-            ensure!(began.elapsed() < PATIENCE, "no other leader acts after {PATIENCE:?}");
-            time::sleep(LOOK_EVERY).await;
-        }
-    }
-
-    /// Fails when two commands ran at once, tasks were lost, or those of the queue began in another order.
-    fn verdict(&self, submitted: &[(String, &'static str)]) -> Result<Verdict> {
-        let mut open: Option<(u64, String)> = None;
-        let (mut fences, mut ends, mut begun) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
-        for (fence, word, task) in self.lines()? {
-            let highest = fences.last().copied().unwrap_or(0);
-            ensure!(
-                fence >= highest,
-                "{task} acted under the fence {fence} after the first act under {highest}"
-            );
-            fences.insert(fence);
-            match (word.as_str(), &open) {
-                ("begin", Some((other, running))) if *other == fence => {
-                    bail!("{task} began under the fence {fence} while {running} ran");
-                }
-                ("begin", _) => {
-                    if !begun.contains(&task) {
-                        begun.push(task.clone());
-                    }
-                    open = Some((fence, task));
-                }
-                (_, Some(running)) if *running == (fence, task.clone()) => {
-                    if word == "end" {
-                        *ends.entry(task).or_insert(0) += 1;
-                        open = None;
-                    }
-                }
-                _ => bail!("{task} acted under the fence {fence} after another command had begun"),
-            }
-        }
-        let lost = submitted.iter().filter(|(id, _)| !ends.contains_key(id)).count();
-        ensure!(lost == 0, "{lost} tasks never ran to their end");
-        let ordered = submitted.iter().filter(|(_, flow)| *flow == "ordered").map(|(id, _)| id);
-        let began = begun.iter().filter(|id| submitted.contains(&((*id).clone(), "ordered")));
-        ensure!(ordered.eq(began), "the tasks of the exclusive queue began in another order");
-        Ok(Verdict { reigns: fences.len(), repeated: ends.values().filter(|times| **times > 1).count() })
-    }
 }
