@@ -19,7 +19,10 @@ use tokio::time;
 use windlass_client::{Client, api::SubmitTask};
 use windlass_testkit::{Consul, Etcd, HaProxy, Postgres, Server, SqlProduct, ZooKeeper};
 
-use self::{reigns::Reigns, stage::Stage};
+use self::{
+    reigns::{Line, Reigns},
+    stage::Stage,
+};
 use super::{Length, tasks};
 
 /// The lease of exclusive workers: short, so that the drill is.
@@ -28,8 +31,12 @@ const LEASE: &str = "4s";
 /// The flow whose tasks have an exclusive queue, which promises an order.
 const ORDERED: &str = "ordered";
 
-/// The flow whose tasks have none: only the leadership of the workers keeps these apart.
+/// The flow whose tasks have none: only the leadership of the workers keeps these apart. A worker that is elected acts on
+/// them although a stopped worker still has the task of the queue.
 const FREE: &str = "free";
+
+/// How many of them are submitted before a strike at a worker that leads.
+const FREE_BEFORE: usize = 3;
 
 /// How long a takeover, or the last task, may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -92,11 +99,10 @@ const ALL: &[Strike] = &[
 struct Plan {
     /// Tasks of the exclusive queue.
     ordered: usize,
-    /// Tasks without one.
-    free: usize,
     /// What happens, in turn.
     strikes: &'static [Strike],
-    /// Whether this goes on until all tasks have ended. Otherwise each strike comes once.
+    /// Whether this goes on until all tasks have ended, and waits after each strike for the queue. Otherwise each strike comes
+    /// once, and a stopped worker goes on when another one acts: the queue waits longer, for the lease of its attempt.
     goes_on: bool,
     /// From one strike to the next, at least.
     every: Duration,
@@ -116,8 +122,7 @@ impl Plan {
                 (80, SHORT, Duration::from_millis(500))
             }
         };
-        let free = if has_coordinator { ordered / 4 } else { 0 };
-        Self { ordered, free, strikes, goes_on: length == Length::Long, every }
+        Self { ordered, strikes, goes_on: length == Length::Long, every }
     }
 }
 
@@ -128,7 +133,7 @@ struct Takeover {
     worker: Option<Duration>,
     /// Until another server led.
     server: Option<Duration>,
-    /// Until the next command began.
+    /// Until the next command of the queue began.
     begun: Option<Duration>,
 }
 
@@ -176,7 +181,8 @@ async fn run_on<P: SqlProduct>(
     let database = postgres.database()?;
     let mut stage = Stage::start(program, &database, coordinator).await?;
     let client = stage.client()?;
-    let submitted = submit(&client, &plan).await?;
+    apply_flows(&client).await?;
+    let mut submitted = submit(&client, ORDERED, plan.ordered).await?;
     let mut reigns = Reigns::new(stage.dir());
     let mut takeovers: BTreeMap<(Victims, &str), Vec<Takeover>> = BTreeMap::new();
     let mut strikes = 0;
@@ -186,7 +192,10 @@ async fn run_on<P: SqlProduct>(
         next = time::Instant::now() + plan.every;
         let Some(worker) = reigns.acting(submitted.len()).await? else { break };
         let strike = plan.strikes[strikes % plan.strikes.len()];
-        let takeover = take_over(&mut stage, &mut reigns, strike, &worker, submitted.len()).await?;
+        if coordinator.is_some() && strike.0 != Victims::Server {
+            submitted.extend(submit(&client, FREE, FREE_BEFORE).await?);
+        }
+        let takeover = take_over(&mut stage, &mut reigns, &plan, strike, &worker, submitted.len()).await?;
         takeovers.entry((strike.0, strike.1)).or_default().push(takeover);
         strikes += 1;
     }
@@ -222,6 +231,7 @@ async fn run_on<P: SqlProduct>(
 async fn take_over<P: SqlProduct>(
     stage: &mut Stage<'_, P>,
     reigns: &mut Reigns,
+    plan: &Plan,
     (victims, _, signal): Strike,
     worker: &str,
     tasks: usize,
@@ -248,7 +258,7 @@ async fn take_over<P: SqlProduct>(
         reigns.read()?;
         let after = &reigns.lines()[seen..];
         let now = struck.elapsed();
-        if takeover.begun.is_none() && after.iter().any(|line| line.word == "begin") {
+        if takeover.begun.is_none() && after.iter().any(Line::begins_in_queue) {
             takeover.begun = Some(now);
         }
         if takeover.worker.is_none()
@@ -265,7 +275,8 @@ async fn take_over<P: SqlProduct>(
             takeover.server = stage.other_leads(server)?.then(|| struck.elapsed());
         }
         // After the last task nobody acts.
-        let acts = reigns.ended() == tasks || takeover.begun.is_some();
+        let in_queue = plan.goes_on || worker.is_none();
+        let acts = reigns.ended() == tasks || !in_queue || takeover.begun.is_some();
         let leads = reigns.ended() == tasks || worker.is_none() || takeover.worker.is_some();
         if acts && leads && (server.is_none() || takeover.server.is_some()) {
             break;
@@ -301,12 +312,11 @@ fn said((victims, word): (Victims, &str), takeovers: &[Takeover]) -> String {
         "\n  {victims:?} {word}{}{}{}",
         times(|takeover| takeover.worker, "another worker acted"),
         times(|takeover| takeover.server, "another server led"),
-        times(|takeover| takeover.begun, "the next command began")
+        times(|takeover| takeover.begun, "the next command of the queue began")
     )
 }
 
-/// Applies the flows, and submits tasks of them. Returns their ids with the names of their flows, in order.
-async fn submit(client: &Client, plan: &Plan) -> Result<Vec<(String, &'static str)>> {
+async fn apply_flows(client: &Client) -> Result<()> {
     for (name, queue) in [(FREE, None), (ORDERED, Some("drill"))] {
         let mut flow = serde_json::json!({
             "flow": name, "steps": [{"name": "act", "run": "drill.act", "timeout": "1m"}],
@@ -316,8 +326,12 @@ async fn submit(client: &Client, plan: &Plan) -> Result<Vec<(String, &'static st
         }
         client.apply_flow(name, &serde_json::from_value(flow)?).await?;
     }
-    let names = [vec![FREE; plan.free], vec![ORDERED; plan.ordered]].concat();
-    let task = |flow: &&str| SubmitTask { flow: (*flow).to_owned(), ..SubmitTask::default() };
-    let tasks: Vec<SubmitTask> = names.iter().map(task).collect();
-    Ok(tasks::submit_all(client, &tasks).await?.into_iter().zip(names).collect())
+    Ok(())
+}
+
+/// Submits tasks of a flow. Returns their ids with the name of the flow, in order.
+async fn submit(client: &Client, flow: &'static str, count: usize) -> Result<Vec<(String, &'static str)>> {
+    let task = SubmitTask { flow: flow.to_owned(), ..SubmitTask::default() };
+    let ids = tasks::submit_all(client, &vec![task; count]).await?;
+    Ok(ids.into_iter().map(|id| (id, flow)).collect())
 }

@@ -37,11 +37,16 @@ pub(super) struct Line {
     /// The worker that ran it.
     pub(super) worker: String,
     /// `begin`, `acts` or `end`.
-    pub(super) word: String,
+    word: String,
     task: String,
 }
 
 impl Line {
+    /// Whether a task of the exclusive queue began.
+    pub(super) fn begins_in_queue(&self) -> bool {
+        self.fence > 0 && self.word == "begin"
+    }
+
     fn read(line: &str) -> Result<Self> {
         let mut words = line.split(' ');
         let mut word = || words.next().context("a short line in the ledger");
