@@ -54,11 +54,12 @@ pub async fn follow_store(membership: &Membership, clock: &impl StoreClock) -> R
     Ok(())
 }
 
-/// Renews the membership of this server and follows the store's clock. Returns the error when the store has a format
+/// Renews the membership of this server and follows the store's clock, at once where another server has ended and this one
+/// can take its services over. Returns the error when the store has a format
 /// that this version does not know.
 pub async fn heartbeat<C: StoreClock>(membership: &Membership, clock: &C) -> EngineError {
     loop {
-        clock.sleep(HEARTBEAT_EVERY).await;
+        wait_at_most(clock, HEARTBEAT_EVERY, membership.released()).await;
         if let Err(error) = follow_store(membership, clock).await {
             tracing::warn!(%error, "the store's time could not be read; trying again");
         }

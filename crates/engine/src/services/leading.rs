@@ -53,7 +53,7 @@ impl Leading {
         }
     }
 
-    fn lease(&self, service: Service) -> Option<ServiceLease> {
+    pub(crate) fn lease(&self, service: Service) -> Option<ServiceLease> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner).get(&service).copied()
     }
 }

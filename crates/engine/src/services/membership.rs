@@ -1,7 +1,10 @@
 //! Membership of a server among the servers on a store: heartbeats, and the leases of services that one server runs for
 //! all.
 
-use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering};
+use std::{
+    future::pending,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+};
 
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, Millis, TaskId, Timestamp};
 use windlass_store::{Now, SERVER_FORGOTTEN_AFTER, ServerId, ServerState, Service};
@@ -72,6 +75,15 @@ impl Membership {
             self.engine.leading.note(service, (lease.holder == self.me.id).then_some(lease));
         }
         Ok(())
+    }
+
+    /// Waits until a server that has ended may have released the lease of a service that this server provides.
+    pub async fn released(&self) {
+        let Some(cluster) = self.engine.store.cluster() else { return pending().await };
+        let wanted =
+            |service: &Service| self.provides(*service) && self.engine.leading.lease(*service).is_none();
+        let wanted: Vec<Service> = Service::ALL.into_iter().filter(wanted).collect();
+        cluster.released(&wanted).await;
     }
 
     /// Whether this server is configured for a service. A server that is not must not take the lease away from servers that

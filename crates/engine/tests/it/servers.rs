@@ -7,7 +7,7 @@ use futures_executor::block_on;
 use futures_util::StreamExt as _;
 use windlass_core::{ActState, AlarmKind, Command, Millis, TaskId};
 use windlass_engine::{ReportStatus, Said, services::SERVICE_LEASE};
-use windlass_store::{Members as _, SERVER_FORGOTTEN_AFTER, memory::SharedStore};
+use windlass_store::{Members as _, SERVER_FORGOTTEN_AFTER, ServerId, Service, memory::SharedStore};
 
 use crate::{
     two_servers::Two,
@@ -33,6 +33,24 @@ fn an_attached_worker_may_report_to_another_server_than_it_polls() {
     two.pass(150);
     let Poll::Ready(answer) = two.one.turn(poll.as_mut()) else { panic!("the next step is ready") };
     assert_eq!(answer.unwrap().attempts.len(), 1);
+}
+
+#[test]
+fn a_server_that_ends_is_replaced_before_the_next_heartbeat() {
+    const ALL_RUN: [Service; 3] = [Service::Timekeeping, Service::Sweeping, Service::Enqueuing];
+
+    let two = Two::new();
+    // Whoever has a lease keeps it.
+    let holders = || {
+        let ask = |service| two.store.lease(service, ServerId(9), SERVICE_LEASE, two.one.now());
+        ALL_RUN.map(|service| block_on(ask(service)).unwrap().holder.0)
+    };
+    let mut heartbeats = pin!(two.other.heartbeats());
+    assert!(two.other.turn(heartbeats.as_mut()).is_pending());
+    assert_eq!(holders(), [1; 3]);
+    two.one.end();
+    assert!(two.other.turn(heartbeats.as_mut()).is_pending());
+    assert_eq!(holders(), [2; 3]);
 }
 
 /// By this a worker behind a load balancer knows that its poll does not offer the slot that became free.

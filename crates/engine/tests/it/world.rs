@@ -1,7 +1,7 @@
 //! An engine over a store in memory, with its services driven by hand and a clock that only tests move.
 
 use std::{
-    future::Future,
+    future::{Future, pending},
     pin::pin,
     sync::{
         Arc,
@@ -17,11 +17,12 @@ use windlass_core::{
 use windlass_engine::{
     Accepted, Committer, Engine, EngineError, Exchange, ExchangeAnswer, Explanation, HandedOut, ReportStatus,
     Said, Submission, WorkerReport,
+    loops::{self, StoreClock, Timer},
     services::{ChangePoller, Dispatcher, LeaseKeeper, Membership, Messenger, Reclaimer, Timekeeper},
 };
 use windlass_store::{
-    ClaimRequest, Now, ServerId, ServerState, SessionId, Store, SubmitKey, WorkerState, memory::MemorySink,
-    resident::Resident,
+    ClaimRequest, Clock, Now, ServerId, ServerState, SessionId, Store, SubmitKey, WorkerState,
+    memory::MemorySink, resident::Resident,
 };
 
 /// Where the clock of a world begins.
@@ -123,6 +124,11 @@ impl World {
         self.drive(self.membership.end()).unwrap();
     }
 
+    /// The heartbeats of this server while time stands still: each one is because of another server.
+    pub(crate) async fn heartbeats(&self) -> EngineError {
+        loops::heartbeat(&self.membership, self).await
+    }
+
     /// Polls `future` to its end, committing whatever it waits for.
     pub(crate) fn drive<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
@@ -208,6 +214,30 @@ impl World {
 }
 
 /// A server as it reports itself.
+impl Clock for World {
+    fn now(&self) -> Now {
+        self.now()
+    }
+}
+
+impl Timer for World {
+    async fn sleep(&self, _: Millis) {
+        pending().await
+    }
+}
+
+impl StoreClock for World {
+    fn elapsed(&self) -> Millis {
+        self.now().mono
+    }
+
+    fn jump_to(&self, _: Timestamp) -> Option<Now> {
+        None
+    }
+
+    fn follow(&self, _: Timestamp, _: Millis) {}
+}
+
 fn server(number: u64) -> ServerState {
     ServerState {
         id: ServerId(number.into()),

@@ -46,6 +46,11 @@ impl Servers {
         }
     }
 
+    /// Whether a server that has ended had the lease of one of these services, and no other one has taken it.
+    pub(crate) fn has_released(&self, services: &[Service]) -> bool {
+        services.iter().any(|service| self.leases.get(service).is_some_and(|lease| lease.until == Millis(0)))
+    }
+
     pub(crate) fn lease(
         &mut self,
         service: Service,

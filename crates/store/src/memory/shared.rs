@@ -22,8 +22,7 @@ use crate::signal::Signal;
 pub struct SharedStore {
     token_key: [u8; 32],
     rows: Arc<Mutex<Rows>>,
-    /// Set when another handle has changed something.
-    news: Arc<Signal>,
+    news: Arc<News>,
     quarantine: Quarantine,
 }
 
@@ -35,6 +34,15 @@ impl Clone for SharedStore {
     }
 }
 
+/// What a handle hears of.
+#[derive(Debug, Default)]
+struct News {
+    /// Set when another handle has changed something.
+    changed: Signal,
+    /// Set when a server has ended.
+    released: Signal,
+}
+
 #[derive(Debug, Default)]
 struct Rows {
     tables: Tables,
@@ -42,7 +50,7 @@ struct Rows {
     sessions: Sessions,
     servers: Servers,
     /// Of each handle.
-    news: Vec<Weak<Signal>>,
+    news: Vec<Weak<News>>,
 }
 
 impl SharedStore {
@@ -59,7 +67,7 @@ impl SharedStore {
     fn tell_others(&self, rows: &mut Rows) {
         rows.news.retain(|news| news.strong_count() > 0);
         let others = rows.news.iter().filter_map(Weak::upgrade);
-        others.filter(|news| !Arc::ptr_eq(news, &self.news)).for_each(|news| news.set());
+        others.filter(|news| !Arc::ptr_eq(news, &self.news)).for_each(|news| news.changed.set());
     }
 
     /// Fails where another server has taken the lease: for tables that are kept beside these rows.

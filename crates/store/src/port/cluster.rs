@@ -37,6 +37,14 @@ pub trait Cluster: Send + Sync {
     /// returns. A store that cannot know waits for ever.
     async fn news(&self);
 
+    /// Returns when a server that has ended may have released the lease of one of these services since the last call. It may
+    /// return for nothing, and may miss releases: a server requests leases with each heartbeat, and sooner where this returns.
+    /// A store that cannot know waits for ever.
+    async fn released(&self, services: &[Service]) {
+        let _ = services;
+        std::future::pending().await
+    }
+
     /// The store's clock, by which all servers go; nothing where they have one clock anyway.
     async fn time(&self) -> Result<Option<Timestamp>, StoreError>;
 

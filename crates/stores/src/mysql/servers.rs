@@ -58,6 +58,10 @@ impl ServerSql for Connection {
         script
     }
 
+    fn released() -> Script {
+        Script::one("SELECT name FROM windlass_service WHERE ends = 0", [])
+    }
+
     fn lease(service: Service, server: ServerId, until: i64, now: Now) -> Script {
         let (name, mono) = (service.name(), to_integer(now.mono.0));
         let mut script = Script::default();

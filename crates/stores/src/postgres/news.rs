@@ -14,37 +14,51 @@ const CHANNEL: &str = "windlass";
 /// What is notified when an application has enqueued something.
 const ENQUEUED: &str = "windlass_enqueued";
 
+/// What is notified when a server has ended in good order.
+const RELEASED: &str = "windlass_released";
+
 /// Between two tries to listen again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Hears of other servers. Where it cannot listen nothing is heard, and the engine looks by itself.
 pub(crate) struct News {
-    heard: Arc<Notify>,
-    enqueued: Arc<Notify>,
+    heard: Arc<Heard>,
     listener: Option<JoinHandle<()>>,
+}
+
+/// What was heard and not yet asked for.
+#[derive(Default)]
+struct Heard {
+    changes: Notify,
+    enqueued: Notify,
+    released: Notify,
 }
 
 impl News {
     /// Listens from now on. What comes from `own` is no news.
     pub(super) fn listen(options: PostgresOptions, own: String) -> Self {
-        let (heard, enqueued) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let listener = tokio::spawn(listen(options, own, heard.clone(), enqueued.clone()));
-        Self { heard, enqueued, listener: Some(listener) }
+        let heard = Arc::<Heard>::default();
+        let listener = tokio::spawn(listen(options, own, heard.clone()));
+        Self { heard, listener: Some(listener) }
     }
 
     /// Nothing is ever heard: for who reads what was.
     pub(super) fn none() -> Self {
-        Self { heard: Arc::default(), enqueued: Arc::default(), listener: None }
+        Self { heard: Arc::default(), listener: None }
     }
 }
 
 impl rows::News for News {
     async fn next(&self) {
-        self.heard.notified().await;
+        self.heard.changes.notified().await;
     }
 
     async fn enqueued(&self) {
-        self.enqueued.notified().await;
+        self.heard.enqueued.notified().await;
+    }
+
+    async fn released(&self) {
+        self.heard.released.notified().await;
     }
 }
 
@@ -56,13 +70,15 @@ impl Drop for News {
     }
 }
 
-async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>, enqueued: Arc<Notify>) {
+async fn listen(options: PostgresOptions, own: String, heard: Arc<Heard>) {
     loop {
         if let Ok((client, mut connection)) = options.connect().await {
             let subscribe = async {
-                client.batch_execute(&format!("LISTEN {CHANNEL}; LISTEN {ENQUEUED}")).await?;
+                let channels = format!("LISTEN {CHANNEL}; LISTEN {ENQUEUED}; LISTEN {RELEASED}");
+                client.batch_execute(&channels).await?;
                 // Something may have been notified while nobody listened.
-                heard.notify_one();
+                heard.changes.notify_one();
+                heard.released.notify_one();
                 // Until it ends.
                 std::future::pending::<Result<(), tokio_postgres::Error>>().await
             };
@@ -70,9 +86,14 @@ async fn listen(options: PostgresOptions, own: String, heard: Arc<Notify>, enque
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                     match message {
                         AsyncMessage::Notification(news) if news.channel() == ENQUEUED => {
-                            enqueued.notify_one();
+                            heard.enqueued.notify_one();
                         }
-                        AsyncMessage::Notification(news) if news.payload() != own => heard.notify_one(),
+                        AsyncMessage::Notification(news) if news.channel() == RELEASED => {
+                            heard.released.notify_one();
+                        }
+                        AsyncMessage::Notification(news) if news.payload() != own => {
+                            heard.changes.notify_one();
+                        }
                         _ => {}
                     }
                 }

@@ -20,6 +20,9 @@ const ALL: &str = "SELECT id, version, address, level, started_at, heard_at, hea
     ORDER BY started_at, id";
 const LEAVE: &str = "DELETE FROM windlass_server WHERE id = $1";
 const END_LEASES: &str = "UPDATE windlass_service SET until = 0 WHERE holder = $1";
+/// Other servers hear of it when it is committed.
+const TELL: &str = "SELECT pg_notify('windlass_released', '')";
+const RELEASED: &str = "SELECT name FROM windlass_service WHERE until = 0";
 /// The row is made by whoever comes first, and held while it is decided who has it.
 const LEASE: &str = "INSERT INTO windlass_service AS s (name, holder, fence, until) VALUES ($1, $2, 1, $3)
     ON CONFLICT (name) DO UPDATE
@@ -62,7 +65,12 @@ impl ServerSql for Connection {
         let id = Uuid::from_u128(server.0);
         let mut batch = Batch::one(LEAVE, parameters![id]);
         batch.add(END_LEASES, parameters![id]);
+        batch.add(TELL, Vec::new());
         batch
+    }
+
+    fn released() -> Batch<'static> {
+        Batch::one(RELEASED, Vec::new())
     }
 
     fn lease(service: Service, server: ServerId, until: i64, now: Now) -> Batch<'static> {

@@ -26,6 +26,9 @@ pub(crate) trait ServerSql: Link {
     /// Deletes a server and ends its leases.
     fn leave(server: ServerId) -> Self::Script<'static>;
 
+    /// The services whose leases were ended by servers that have left, and that no other server has taken: `name`.
+    fn released() -> Self::Script<'static>;
+
     /// Takes or renews the lease of a service where it is free, or held by this server until now. The last answer is who
     /// has it then: `holder, fence, until`.
     fn lease(service: Service, server: ServerId, until: i64, now: Now) -> Self::Script<'static>;
@@ -63,6 +66,13 @@ pub(crate) async fn servers<D: ServerSql>(link: &mut D) -> Result<Vec<ServerStat
         });
     }
     Ok(servers)
+}
+
+/// The services that no server leads because their last leader has left.
+pub(crate) async fn released<D: ServerSql>(link: &mut D) -> Result<Vec<Service>, Fault> {
+    let rows = link.rows(D::released()).await?;
+    let names = rows.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Service::ALL.into_iter().filter(|service| names.contains(&service.name())).collect())
 }
 
 /// Makes a server the leader of a service, where it is already or no other one is.

@@ -42,6 +42,9 @@ pub(crate) trait News: Send + Sync + 'static {
 
     /// Returns when an application may have enqueued something since the last call.
     fn enqueued(&self) -> impl Future<Output = ()> + Send;
+
+    /// Returns when a server may have ended since the last call.
+    fn released(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Tasks in a database on which other servers may work as well.

@@ -2,10 +2,12 @@
 //! takes no round trip.
 
 use std::{
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use tokio::time::timeout;
 use windlass_conformance::block_on;
 use windlass_core::{ActKey, Millis};
 use windlass_store::{
@@ -118,4 +120,27 @@ pub(crate) async fn fences_never_fall(into: String, from: String) {
             archive::import(&*store, &mut &exported[..], &mut |_| {}, now).await.unwrap();
         }
     }
+}
+
+/// A server that waits to lead a service hears when its leader has ended, and not when another server has.
+pub(crate) async fn a_release_is_heard(store: Arc<dyn Store>) {
+    const WANTED: Service = Service::Timekeeping;
+    // Longer than any store takes to hear of it.
+    const SILENCE: Duration = Duration::from_secs(1);
+
+    let lead = |service, server| {
+        let store = store.clone();
+        async move {
+            let lease = store.lease(service, ServerId(server), Millis::from_secs(3), NOW);
+            lease.await.unwrap().holder
+        }
+    };
+    assert_eq!(lead(WANTED, 1).await, ServerId(1));
+    assert_eq!(lead(Service::Sweeping, 2).await, ServerId(2));
+    store.leave(ServerId(2)).await.unwrap();
+    let mut released = store.cluster().unwrap().released(&[WANTED]);
+    assert!(timeout(SILENCE, &mut released).await.is_err(), "nobody has released this one");
+    store.leave(ServerId(1)).await.unwrap();
+    timeout(PATIENCE, released).await.unwrap();
+    assert_eq!(lead(WANTED, 3).await, ServerId(3));
 }

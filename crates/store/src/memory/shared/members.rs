@@ -1,5 +1,7 @@
 //! The servers on shared rows.
 
+use std::sync::Weak;
+
 use async_trait::async_trait;
 use windlass_core::{Millis, Timestamp};
 
@@ -18,7 +20,9 @@ impl Members for SharedStore {
     }
 
     async fn leave(&self, server: ServerId) -> Result<(), StoreError> {
-        self.rows().servers.leave(server);
+        let mut rows = self.rows();
+        rows.servers.leave(server);
+        rows.news.iter().filter_map(Weak::upgrade).for_each(|news| news.released.set());
         Ok(())
     }
 
@@ -36,7 +40,16 @@ impl Members for SharedStore {
 #[async_trait]
 impl Cluster for SharedStore {
     async fn news(&self) {
-        self.news.wait().await;
+        self.news.changed.wait().await;
+    }
+
+    async fn released(&self, services: &[Service]) {
+        loop {
+            self.news.released.wait().await;
+            if self.rows().servers.has_released(services) {
+                return;
+            }
+        }
     }
 
     async fn time(&self) -> Result<Option<Timestamp>, StoreError> {

@@ -1,5 +1,7 @@
 //! The servers on a shared database.
 
+use std::future::pending;
+
 use async_trait::async_trait;
 use windlass_core::{Millis, Timestamp};
 use windlass_store::{Cluster, Members, Now, ServerId, ServerState, Service, ServiceLease, StoreError};
@@ -44,6 +46,20 @@ impl<D: Dialect> Cluster for RowStore<D> {
 
     async fn news(&self) {
         self.news.next().await;
+    }
+
+    async fn released(&self, services: &[Service]) {
+        if services.is_empty() {
+            return pending().await;
+        }
+        loop {
+            self.news.released().await;
+            let released = with_link!(self, |inner, link| servers::released(&mut link));
+            // The next heartbeat reports a store that fails.
+            if released.is_ok_and(|released| services.iter().any(|service| released.contains(service))) {
+                return;
+            }
+        }
     }
 
     async fn time(&self) -> Result<Option<Timestamp>, StoreError> {

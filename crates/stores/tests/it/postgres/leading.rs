@@ -2,7 +2,7 @@
 
 use super::{database, open, wait};
 use crate::{
-    leading::{Shared, fences_never_fall},
+    leading::{Shared, a_release_is_heard, fences_never_fall},
     snapshot::fill,
 };
 
@@ -16,6 +16,13 @@ fn a_takeover_of_a_lease_is_waited_for() {
     let store = open(&database.url()).unwrap();
     let ask = |statement: &str| database.ask(statement).unwrap();
     Shared { store: &*store, ask: &ask, sleep: SLEEP, asleep: ASLEEP }.a_takeover_is_waited_for();
+}
+
+#[test]
+fn a_released_lease_is_heard_of() {
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    wait(a_release_is_heard(store));
 }
 
 #[test]
