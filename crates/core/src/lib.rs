@@ -16,6 +16,7 @@ mod alarm;
 mod child;
 mod expression;
 mod flow;
+mod leader;
 mod lock;
 pub mod planted;
 mod rules;
@@ -31,6 +32,7 @@ pub use expression::{
     EXPRESSION_TEXT_BYTES_MAX, EvaluationBudget, Expression, ExpressionError,
 };
 pub use flow::*;
+pub use leader::*;
 pub use lock::*;
 pub use rules::{DATA_CODE, DEADLINE_CODE, START_CODE, TIMEOUT_CODE, wants_lock};
 pub use task::*;

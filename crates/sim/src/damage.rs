@@ -18,6 +18,10 @@ impl Damage {
         self.tasks.insert(task);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
     /// Whether the rows of this task are damaged.
     pub(crate) fn has(&self, task: TaskId) -> bool {
         self.tasks.contains(&task)

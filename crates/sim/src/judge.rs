@@ -2,9 +2,11 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use windlass_core::{Millis, Outcome, TaskId};
+use windlass_core::{Millis, Outcome, Task, TaskId};
 use windlass_engine::HandedOut;
-use windlass_store::{AttemptId, Change, Leadership, ServerId, Service, ServiceLease, resident::Batch};
+use windlass_store::{
+    AttemptId, Change, Leadership, ServerId, Service, ServiceLease, memory::Row, resident::Batch,
+};
 
 use crate::{
     answer::Answer,
@@ -22,8 +24,14 @@ pub(crate) enum Seen {
     Staged(Arc<Batch>),
     /// It has read its disk and uses that state: staged changes that were not written are void.
     Recovered,
+    /// The store was moved into another one, which has these tasks.
+    Moved(Vec<Arc<Task>>),
+    /// It could not be moved, or the other one differs from it.
+    NotMoved(String),
     /// A change is on disk.
     Written(Change),
+    /// A row on disk became unreadable.
+    Damaged(Row),
     /// The event of a task with this number was published to the topic.
     Announced {
         task: TaskId,

@@ -34,12 +34,14 @@ pub(crate) enum Kind {
     /// Steps of one module are published to a broker, for consumers that cannot ask a server. No reasons are
     /// asked for: the contents of a broker are unknown here.
     Broker,
-    /// Rows of some tasks become unreadable. The server owns its disk.
+    /// Rows of some tasks become unreadable; on a database also those of locks, limits and announcements.
     DamagedRows,
     /// A server that owns its disk has few parameters and results in memory, or none.
     FewBytes,
     /// Processes campaign for a name.
     Leaders,
+    /// The store is moved into another one by export and import. The server owns its disk.
+    Moves,
 }
 
 /// The longest operation of a slow store, in milliseconds. A service renews its lease of 3 s with about six
@@ -72,6 +74,7 @@ impl Kind {
         Self::DamagedRows,
         Self::FewBytes,
         Self::Leaders,
+        Self::Moves,
     ];
 
     /// The number of worlds in a thousand that are of this kind.
@@ -86,7 +89,7 @@ impl Kind {
             | Self::Sweeps
             | Self::Leaders => 200,
             Self::Enqueued | Self::FewBytes => 300,
-            Self::Broker | Self::DamagedRows => 100,
+            Self::Broker | Self::DamagedRows | Self::Moves => 100,
             Self::Stutters | Self::Backlog => 80,
             Self::SlowCommits => 50,
         }
@@ -115,7 +118,6 @@ impl Kind {
                 config.unblocks = false;
                 config.workers[0].both_modules = true;
             }
-            Self::DamagedRows => (config.shared, config.servers) = (false, 1),
             Self::FewBytes => {
                 let bytes_max = FEW_BYTES[dice.usize(..FEW_BYTES.len())];
                 config.rest.bodies = BodyPolicy { bytes_max, kept: 0 };
@@ -126,8 +128,10 @@ impl Kind {
             | Self::Batches
             | Self::AdHoc
             | Self::Enqueued
-            | Self::Classic
-            | Self::Leaders => {}
+            | Self::DamagedRows
+            | Self::Moves
+            | Self::Leaders
+            | Self::Classic => {}
         }
     }
 

@@ -6,8 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{ActState, Alarm, AlarmId, AlarmKind, Event, Lock, Name, Task, TaskId, evolve};
-use windlass_store::{AttemptId, Change, TaskChange};
+use windlass_core::{
+    ActState, Alarm, AlarmId, AlarmKind, Event, Lock, LockHolder, Name, Task, TaskId, evolve,
+};
+use windlass_store::{AttemptId, Change, Limit, TaskChange, memory::Row};
 
 use crate::{
     damage::Damage,
@@ -32,6 +34,8 @@ pub(crate) struct Truth {
     unfinished: Vec<TaskId>,
     /// Tasks whose rows are damaged.
     damage: Damage,
+    /// Tasks with damaged announcements: their events behind these are not published.
+    unannounceable: BTreeSet<TaskId>,
     /// The last published event of each task.
     announced: BTreeMap<TaskId, u64>,
     /// Tasks with unpublished events.
@@ -54,6 +58,15 @@ impl Truth {
     pub(crate) fn see(&mut self, seen: &Seen, world: &World) -> Result<(), Violation> {
         match seen {
             Seen::Written(change) => self.see_written(change, world),
+            Seen::NotMoved(message) => Err(Violation::new("moved store", message.clone())),
+            Seen::Moved(tasks) => {
+                self.see_moved(tasks);
+                Ok(())
+            }
+            Seen::Damaged(row) => {
+                self.see_damaged(row);
+                Ok(())
+            }
             Seen::Staged(batch) => {
                 self.version += 1;
                 for change in &batch.changes {
@@ -175,10 +188,43 @@ impl Truth {
         readable.filter_map(|id| self.tasks.get(id)).map(|known| known.task.clone()).collect()
     }
 
-    /// The rows of a task became unreadable.
-    pub(crate) fn damage(&mut self, task: TaskId) {
+    /// An import keeps the states of tasks. It leaves out the unique key of a task beside an older one with the same key.
+    fn see_moved(&mut self, tasks: &[Arc<Task>]) {
         self.version += 1;
-        self.damage.add(task);
+        for task in tasks {
+            if let Some(known) = self.tasks.get_mut(&task.id).filter(|known| known.task.input != task.input) {
+                known.task = Rc::new(Task { input: task.input.clone(), ..Task::clone(&known.task) });
+            }
+        }
+    }
+
+    /// A row became unreadable. A damaged lock is closed, and a damaged limit closes its queue.
+    fn see_damaged(&mut self, row: &Row) {
+        self.version += 1;
+        match row {
+            Row::Task(task) => self.damage.add(*task),
+            Row::Announcement(announced) => drop(self.unannounceable.insert(announced.task)),
+            Row::Lock(name) => {
+                if let Some(lock) = self.post.locks.get_mut(name) {
+                    (lock.holder, lock.leader) = (Some(LockHolder::unknown(lock.version)), None);
+                }
+            }
+            Row::Limit(name) => {
+                for rules in [&mut self.rules, &mut self.rules_on_disk] {
+                    if let Some(limit) = rules.limits.get_mut(name) {
+                        let (name, queue) = (limit.name.clone(), limit.queue.clone());
+                        let running = Some(0);
+                        *limit = Limit { name, queue, command: None, per_key: false, running, starts: None };
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the rows of any task are damaged: an enqueued task that is a duplicate of it waits until they are repaired
+    /// (world 1795490517620297).
+    pub(crate) fn has_damaged_tasks(&self) -> bool {
+        !self.damage.is_empty()
     }
 
     /// Whether the rows of a task are damaged.
@@ -191,11 +237,19 @@ impl Truth {
         self.damage.concerns(task, &self.tasks)
     }
 
-    /// Locks that cannot be released, because the rows of their holders are damaged, or of tasks that these
-    /// wait for.
+    /// Locks that cannot be released, because their rows are damaged, those of their holders, or of tasks that
+    /// these wait for.
     pub(crate) fn spoiled_locks(&self) -> Vec<Name> {
-        let is_spoiled = |lock: &&Lock| lock.holder.is_some_and(|holder| self.is_spoiled(holder.owner.task));
+        let is_spoiled = |lock: &&Lock| {
+            lock.is_closed() || lock.holder.is_some_and(|holder| self.is_spoiled(holder.owner.task))
+        };
         self.post.locks.values().filter(is_spoiled).map(|lock| lock.name.clone()).collect()
+    }
+
+    /// Limits that close their queues, because their rows are damaged.
+    pub(crate) fn closed_limits(&self) -> Vec<Name> {
+        let closed = self.rules.limits.values().filter(|limit| limit.running == Some(0));
+        closed.map(|limit| limit.name.clone()).collect()
     }
 
     /// The number of alarms about tasks with damaged rows.
@@ -210,7 +264,8 @@ impl Truth {
 
     /// A task with unpublished events.
     pub(crate) fn unannounced(&self) -> Option<TaskId> {
-        self.unannounced.iter().find(|task| !self.damage.has(**task)).copied()
+        let is_sound = |task: &&TaskId| !self.damage.has(**task) && !self.unannounceable.contains(*task);
+        self.unannounced.iter().find(is_sound).copied()
     }
 
     /// Whether every task has ended.

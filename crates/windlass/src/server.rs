@@ -73,7 +73,7 @@ impl Server {
             heard: clock.now().mono,
         };
         let membership = Membership::new(engine.clone(), me);
-        loops::follow_store(&membership, &*clock).await.context("cannot read the time of the store")?;
+        loops::follow_store_first(&membership, &*clock).await.context("cannot read the time of the store")?;
         membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
         Ok(Self {
             listener,

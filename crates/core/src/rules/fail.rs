@@ -24,7 +24,7 @@ pub const DEADLINE_CODE: i32 = 125;
 pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejection> {
     report::check_current(draft, attempt)?;
     let key = attempt.key;
-    let allowed = draft.task.time_allowed(key).unwrap_or_default();
+    let allowed = allowed(draft, attempt);
     report::start(draft, attempt);
     if draft.is_afar(key) && !is_turned(draft, key) && !is_planted(Bug::LostAnswerIsFinal) {
         return unanswered(draft, attempt, allowed);
@@ -37,6 +37,18 @@ pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
     };
     fail(draft, key, failure);
     Ok(())
+}
+
+/// The maximum duration of an attempt from its claim, as it was when the claim was made. If the deadline of all attempts
+/// started with this claim, it counts here, whether or not its start was recorded since.
+fn allowed(draft: &Draft<'_>, attempt: &Attempt) -> Millis {
+    let key = attempt.key;
+    let allowed = draft.task.time_allowed(key).unwrap_or_default();
+    let deadline = draft.task.action(key).and_then(|action| action.deadline);
+    let (Some(at), Some(deadline)) = (attempt.started_at, deadline) else { return allowed };
+    let ends_at = report::not_before_ready(draft, attempt, at) + deadline;
+    let started_here = draft.task.act(key).is_some_and(|act| act.deadline_at == Some(ends_at));
+    if started_here { allowed.min(deadline) } else { allowed }
 }
 
 /// Handles a missing answer over the broker. The engine cannot distinguish a lost answer from a slow or dead module, so

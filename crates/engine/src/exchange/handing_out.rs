@@ -1,6 +1,6 @@
 //! Hands ready attempts to waiting polls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{Action, Attempt, Command, Failure, Millis, Name, Outcome, Report, TaskId, Timestamp};
 use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
@@ -157,6 +157,9 @@ pub(super) struct Hand<'a> {
     /// Attempts of damaged tasks. They are released once the poll is answered, and then count against no limit. The
     /// store hands out no attempt of a task in its quarantine.
     withheld: Vec<AttemptId>,
+    /// Attempts of claims that the store did not confirm. Another server may have claimed one at the same time of a clock
+    /// and have given it to the worker, so they are never released: the next poll finds them again.
+    found: BTreeSet<AttemptId>,
     /// The times of the claims in progress, by both clocks.
     claims_at: BTreeMap<Timestamp, Millis>,
 }
@@ -172,6 +175,7 @@ impl<'a> Hand<'a> {
             size: AnswerSize::default(),
             rest: Vec::new(),
             withheld: Vec::new(),
+            found: BTreeSet::new(),
             claims_at: BTreeMap::new(),
         }
     }
@@ -251,6 +255,7 @@ impl<'a> Hand<'a> {
                 times.contains_key(&claimed.at) && !local.given.contains_key(&claimed.id) && !is_here
             });
         }
+        self.found.extend(held.iter().map(|claimed| claimed.id));
         self.take_in(&held).await?;
         Ok(u32::try_from(held.len()).unwrap_or(u32::MAX))
     }
@@ -306,14 +311,17 @@ impl<'a> Hand<'a> {
         Ok(true)
     }
 
-    /// Answers the poll, if it is still open and there are attempts for it.
+    /// Answers the poll, if it is still open and there are attempts for it. If the claim took longer than the poll, the
+    /// next poll of the session gets them: with a short lease and a slow store, every claim may outlast its poll.
     fn give(&mut self, now: Now) {
         if self.attempts.is_empty() {
             return;
         }
         let mut sessions = self.engine.sessions.lock();
         let Some(local) = sessions.find(self.session) else { return };
-        if local.poll.as_ref().is_none_or(|poll| poll.seq != self.seq || poll.answer.is_canceled()) {
+        let Some(poll) = local.poll.as_ref().filter(|poll| !poll.answer.is_canceled()) else { return };
+        let seq = poll.seq;
+        if seq != self.seq && !local.has_room_for(&self.attempts) {
             return;
         }
         for attempt in &self.attempts {
@@ -331,16 +339,13 @@ impl<'a> Hand<'a> {
             }
         }
         let (attempts, lease) = (std::mem::take(&mut self.attempts), local.lease);
-        sessions.answer(
-            self.session,
-            self.seq,
-            ExchangeAnswer { attempts, lease, ..ExchangeAnswer::default() },
-        );
+        sessions.answer(self.session, seq, ExchangeAnswer { attempts, lease, ..ExchangeAnswer::default() });
     }
 
     /// Releases the attempts that were not handed out: no worker has seen them. Returns their number.
     async fn put_back(&mut self, now: Now) -> Result<usize, StoreError> {
         self.rest.extend(self.attempts.drain(..).map(|attempt| attempt.id));
+        self.rest.retain(|id| !self.found.contains(id));
         let count = self.rest.len();
         while let Some(id) = self.rest.last() {
             self.engine.store.release(self.session, *id, None, now).await?;

@@ -3,11 +3,32 @@
 use std::collections::BTreeMap;
 
 use futures_channel::oneshot;
-use windlass_core::Millis;
+use windlass_core::{Action, Millis};
 use windlass_store::{AttemptId, Now, SessionId};
 
-use super::{Exchange, ExchangeAnswer, Seq, Tokens};
+use super::{Exchange, ExchangeAnswer, HandedOut, Seq, Tokens, sessions::LocalSession};
 use crate::{Engine, EngineError};
+
+impl LocalSession {
+    /// Whether the session asks for this number of attempts of these modules and commands.
+    pub(super) fn has_room_for(&self, attempts: &[HandedOut]) -> bool {
+        let (claim_requests, free) = self.room();
+        let mut left: Vec<u32> = claim_requests.iter().map(|claim_request| claim_request.free).collect();
+        let fits = |attempt: &HandedOut| {
+            let action = attempt.task.action(attempt.id.key).and_then(Action::worker);
+            let Some((module, command)) = action else { return false };
+            let mut places = claim_requests.iter().zip(&mut left);
+            let place = places.find(|(claim_request, left)| {
+                let commands = claim_request.commands.as_ref();
+                **left > 0
+                    && claim_request.module == *module
+                    && commands.is_none_or(|commands| commands.contains(command))
+            });
+            place.map(|(_, left)| *left -= 1).is_some()
+        };
+        attempts.len() <= usize::try_from(free).unwrap_or(usize::MAX) && attempts.iter().all(fits)
+    }
+}
 
 /// A poll from its arrival to its answer. It is closed when this is dropped: after the answer, or when its connection
 /// goes away.

@@ -16,7 +16,7 @@ use windlass_store::Clock;
 pub use brokers::{offer, relay};
 pub use deciding::{commit, commit_many};
 pub use due::{deliver_messages, hear_changes, keep_leases, keep_time};
-pub use upkeep::{StoreClock, follow_store, heartbeat, import_enqueued, report_damage, sweep};
+pub use upkeep::{StoreClock, follow_store_first, heartbeat, import_enqueued, report_damage, sweep};
 
 /// The clock of the services, and pauses between their rounds.
 pub trait Timer: Clock {

@@ -36,22 +36,37 @@ pub trait StoreClock: Timer {
     fn follow(&self, time: Timestamp, ago: Millis);
 }
 
-/// Sets the clock by the store's clock, if the store is shared. A jump ahead ends no lease.
+/// The most readings of the store's clock at the start of a server.
+const FIRST_READINGS_MAX: usize = 5;
+
+/// Sets the clock by the store's clock at the start of a server, if the store is shared. A server with a wrong clock would
+/// end attempts too early or too late, so inaccurate readings are repeated a few times.
 ///
 /// # Errors
 /// When the store fails.
-pub async fn follow_store(membership: &Membership, clock: &impl StoreClock) -> Result<(), EngineError> {
+pub async fn follow_store_first(membership: &Membership, clock: &impl StoreClock) -> Result<(), EngineError> {
+    for _ in 0..FIRST_READINGS_MAX {
+        if follow_store(membership, clock).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Sets the clock by the store's clock, if the store is shared. A jump ahead ends no lease. Returns false if the reading was
+/// too inaccurate to follow.
+async fn follow_store(membership: &Membership, clock: &impl StoreClock) -> Result<bool, EngineError> {
     let asked = clock.elapsed();
-    let Some(time) = membership.time().await? else { return Ok(()) };
+    let Some(time) = membership.time().await? else { return Ok(true) };
     let took = Millis(clock.elapsed().0.saturating_sub(asked.0));
     if took > ROUND_TRIP_MAX {
-        return Ok(());
+        return Ok(false);
     }
     if let Some(then) = clock.jump_to(time) {
         membership.forgive(then).await?;
     }
     clock.follow(time, Millis(took.0 / 2));
-    Ok(())
+    Ok(true)
 }
 
 /// Renews the membership of this server and follows the store's clock, at once where another server has ended and this one

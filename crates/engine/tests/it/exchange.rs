@@ -283,6 +283,43 @@ fn an_answer_that_comes_too_late_for_its_poll_takes_nothing_from_the_next_one() 
 }
 
 #[test]
+fn a_claim_that_outlasts_its_poll_is_for_the_next_poll() {
+    let (world, store) = faulty();
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    let mut worker = world.worker(1);
+    store.hold_next(Verb::Load);
+    let mut slow = pin!(worker.open_poll(10_000));
+    assert!(world.turn(slow.as_mut()).is_pending(), "it has claimed the attempt");
+    let mut next = pin!(worker.open_poll(10_000));
+    assert!(world.turn(next.as_mut()).is_pending());
+    store.let_go();
+    world.drive(slow.as_mut()).unwrap();
+    let attempts = world.drive(next.as_mut()).unwrap().attempts;
+    assert_eq!(attempts.len(), 1);
+    assert_eq!(attempts[0].id.claim % (1 << 40), 1, "it was claimed once");
+}
+
+#[test]
+fn a_claim_that_outlasts_its_poll_goes_back_if_the_next_poll_has_no_room() {
+    let (world, store) = faulty();
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    let mut worker = world.worker(1);
+    store.hold_next(Verb::Load);
+    let mut slow = pin!(worker.open_poll(10_000));
+    assert!(world.turn(slow.as_mut()).is_pending(), "it has claimed the attempt");
+    let call = Exchange { wait: Millis(10_000), ..greedy(&mut worker, 0) };
+    let mut next = pin!(world.engine.exchange(call, world.now()));
+    assert!(world.turn(next.as_mut()).is_pending());
+    store.let_go();
+    world.drive(slow.as_mut()).unwrap();
+    world.serve();
+    assert!(world.turn(next.as_mut()).is_pending(), "the worker has no free slot");
+    assert_eq!(world.worker(2).take().id.claim % (1 << 40), 2);
+}
+
+#[test]
 fn after_a_report_that_could_not_be_written_its_worker_still_has_the_attempt() {
     let (world, store) = faulty();
     world.apply(flow("f", &["a"], 0));

@@ -1,9 +1,16 @@
 //! A task that a person or the engine holds: what workers have may end, and nothing begins, whatever becomes of
 //! its workers and of this server meanwhile.
 
-use windlass_core::{ActState, Command, Failure, Outcome, TaskId};
+use std::sync::Arc;
+
+use futures_executor::block_on;
+use windlass_core::{ActKey, ActState, Command, Failure, Outcome, TaskId};
 use windlass_engine::{ReportStatus, Said};
-use windlass_store::memory::MemorySink;
+use windlass_store::{
+    Store, archive,
+    memory::{MemorySink, MemorySnapshot, SharedStore},
+    resident::Resident,
+};
 
 use crate::world::{World, flow, ok};
 
@@ -42,6 +49,56 @@ fn a_declined_attempt_of_a_paused_task_waits_for_the_resume() {
     is_parked(&world, id);
     resume(&world, id);
     assert_eq!(world.worker(2).take().id.attempt, 1, "the attempt that was given back");
+}
+
+/// What is in the rows, moved to an empty store.
+fn moved(world: &World, sink: &MemorySink, to: &dyn Store) {
+    let mut file = Vec::new();
+    block_on(async {
+        let mut from = MemorySnapshot::open(sink, world.now()).await.unwrap();
+        archive::export(&mut from, &mut file, &mut |_| {}, world.now()).await.unwrap();
+        archive::import(to, &mut &file[..], &mut |_| {}, world.now()).await.unwrap();
+        to.flush().await.unwrap();
+    });
+}
+
+/// A task that was paused while a worker had its first step. The server and the worker are gone, so the attempt is parked.
+fn parked(sink: &MemorySink) -> (World, TaskId) {
+    let world = World::open(sink);
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    world.worker(1).take();
+    pause(&world, id);
+    let world = World::open(sink);
+    world.pass(400);
+    is_parked(&world, id);
+    (world, id)
+}
+
+fn is_rolled_back_when_cancelled(world: &World, id: TaskId) {
+    is_parked(world, id);
+    tell(world, id, Command::Cancel { by: None });
+    assert!(world.task(id).state.steps[0].touched, "a worker may have done something");
+    let undo = world.worker(2).take();
+    assert_eq!((undo.id.task, undo.id.key), (id, ActKey::rollback(0)));
+}
+
+#[test]
+fn what_a_worker_may_have_done_before_a_pause_is_rolled_back_in_another_store() {
+    let sink = MemorySink::new([7; 32]);
+    let (world, id) = parked(&sink);
+    let other = MemorySink::new([8; 32]);
+    moved(&world, &sink, &block_on(Resident::open(Arc::new(other.clone()), world.now())).unwrap());
+    is_rolled_back_when_cancelled(&World::open(&other), id);
+}
+
+#[test]
+fn what_a_worker_may_have_done_before_a_pause_is_rolled_back_in_a_store_that_servers_share() {
+    let sink = MemorySink::new([7; 32]);
+    let (world, id) = parked(&sink);
+    let other = SharedStore::new([8; 32]);
+    moved(&world, &sink, &other);
+    is_rolled_back_when_cancelled(&World::over(Arc::new(other), 1), id);
 }
 
 #[test]

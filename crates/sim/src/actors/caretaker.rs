@@ -79,6 +79,15 @@ impl Caretaker {
         for name in names {
             self.seize(name).await;
         }
+        let names: Vec<Name> = self.world.judge.borrow().truth.closed_limits();
+        for name in names {
+            self.world.tell(|| format!("somebody removes the damaged limit {name}"));
+            self.ask(move |live| {
+                let name = name.clone();
+                Box::pin(async move { live.engine.remove_limit(name).await })
+            })
+            .await;
+        }
         let tasks: Vec<Rc<Task>> = self.world.judge.borrow().truth.readable();
         for task in tasks {
             if task.state.pause == Pause::Held {

@@ -16,8 +16,8 @@ use windlass_engine::{
     services::{Membership, OutboxRelay},
 };
 use windlass_store::{
-    Clock, Now, ServerId, ServerState, Store,
-    memory::{MemorySink, SharedStore},
+    Announced, Clock, Cluster as _, Now, ServerId, ServerState, Store,
+    memory::{MemorySink, Row, SharedStore},
     resident::Resident,
 };
 
@@ -46,7 +46,7 @@ pub(crate) struct Servers {
 }
 
 enum Rows {
-    Disk(MemorySink),
+    Disk(RefCell<MemorySink>),
     Shared(SharedRows),
 }
 
@@ -126,7 +126,7 @@ impl Servers {
                 enqueued: EnqueuedRows::default(),
                 common: RefCell::default(),
             }),
-            false => Rows::Disk(MemorySink::new(TOKEN_KEY)),
+            false => Rows::Disk(RefCell::new(MemorySink::new(TOKEN_KEY))),
         };
         Self { seats, rows }
     }
@@ -166,10 +166,35 @@ impl Servers {
         }
     }
 
-    /// Damages the rows of a task on a disk.
-    pub(super) fn damage(&self, task: TaskId) {
+    /// Damages a row. On a disk, tasks alone can be damaged.
+    pub(super) fn damage(&self, row: &Row) {
+        match (&self.rows, row) {
+            (Rows::Shared(rows), _) => rows.store.damage(row.clone()),
+            (Rows::Disk(rows), Row::Task(task)) => rows.borrow().damage(*task),
+            (Rows::Disk(_), _) => {}
+        }
+    }
+
+    /// The rows of a disk.
+    pub(super) fn sink(&self) -> Option<MemorySink> {
+        match &self.rows {
+            Rows::Disk(rows) => Some(rows.borrow().clone()),
+            Rows::Shared(_) => None,
+        }
+    }
+
+    /// From now on the server starts on these rows.
+    pub(super) fn replace_sink(&self, sink: MemorySink) {
         if let Rows::Disk(rows) = &self.rows {
-            rows.damage(task);
+            rows.replace(sink);
+        }
+    }
+
+    /// A row of the outbox of a database: the first one.
+    pub(super) fn any_announcement(&self) -> Option<Announced> {
+        match &self.rows {
+            Rows::Shared(rows) => rows.store.first_unannounced(),
+            Rows::Disk(_) => None,
         }
     }
 
@@ -268,10 +293,21 @@ async fn open(world: &Rc<World>, server: usize, device: Device) -> (Arc<dyn Stor
                 journal: journal.clone(),
             };
             let database = Database { rows: store.clone(), device, journal, clock: clock_of_rows, enqueued };
+            // Like the program: no server goes by a clock of its own, however slow the database is.
+            while followed.is_some() {
+                match database.time().await {
+                    Ok(Some(time)) => {
+                        clock.follow(time, 0, world);
+                        break;
+                    }
+                    _ => world.sleep(RESTART_MS).await,
+                }
+            }
             (Arc::new(database), clock)
         }
         Rows::Disk(rows) => {
             let clock = Rc::new(MachineClock::start(world, wrong, Timestamp(0)));
+            let rows = rows.borrow().clone();
             loop {
                 let disk = Disk { rows: rows.clone(), device: device.clone(), journal: journal.clone() };
                 match Resident::open_with(Arc::new(disk), clock.now(world), world.config.rest).await {
@@ -314,7 +350,7 @@ fn membership(world: &World, engine: &Arc<Engine>, clock: &MachineClock) -> Memb
 
 /// Follows the clock of the database, if there is one, and registers as a server of the store.
 async fn join(live: &Live, membership: &Membership) -> Result<(), EngineError> {
-    loops::follow_store(membership, live).await?;
+    loops::follow_store_first(membership, live).await?;
     membership.run_once(live.now()).await
 }
 

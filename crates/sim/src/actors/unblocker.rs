@@ -134,6 +134,10 @@ impl Unblocker {
             Why::QueuePaused { module, .. } => self.resume_queue(module).await,
             Why::Limited { state, .. } => self.lift_limit(&state.limit.name).await,
             Why::Lock { name, holder: Some(_), .. } => self.seize_lock(name).await,
+            // A damaged queue is closed until an operator opens it.
+            Why::Exclusive { queue, holder: Some(holder), .. } if holder.task == TaskId::NONE => {
+                self.seize_lock(queue).await;
+            }
             Why::Exclusive { holder: Some(holder), .. } => {
                 let answer = self.ask(holder.task).await;
                 let (about, reason) = answer.deepest();

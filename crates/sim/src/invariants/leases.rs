@@ -179,6 +179,8 @@ impl Invariant for Leases {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
             Seen::Written(Change::Task(change)) => self.change(change),
+            // Tokens are not valid in another store: workers lose what they run.
+            Seen::Moved(_) => self.runs.clear(),
             Seen::ServerKilled => self.note_silences(world.now()),
             Seen::ServerStarted => self.server_started_at = world.now(),
             Seen::InTouch { worker, called } if *called || self.silences[*worker].is_none() => {

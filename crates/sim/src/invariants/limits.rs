@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{Name, Ready, Wakeup, waiting};
+use windlass_core::{EventKind, Name, Ready, Wakeup, waiting};
 use windlass_store::{AttemptId, Change, Limit};
 
 use super::{Invariant, broken};
@@ -94,6 +94,18 @@ impl Limits {
             starts: BTreeMap::new(),
             changed_at: None,
             resumed_at: 0,
+        }
+    }
+
+    /// A parked attempt is nobody's: if its worker still runs it after the resume, it must name it again.
+    fn park(&mut self, change: &Change) {
+        let Change::Task(change) = change else { return };
+        for event in &change.events {
+            let EventKind::ActParked { key, attempt } = event.kind else { continue };
+            let parked = (change.task.id, key, attempt);
+            let runs = self.runs.values_mut();
+            runs.filter(|run| (run.id.task, run.id.key, run.id.attempt) == parked)
+                .for_each(|run| run.known = false);
         }
     }
 
@@ -191,8 +203,21 @@ impl StartsOf {
 impl Invariant for Limits {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
-            Seen::Staged(batch) if batch.changes.iter().any(is_limit) => self.changed_at = Some(world.now()),
-            Seen::Written(change) if self.shared && is_limit(change) => self.changed_at = Some(world.now()),
+            Seen::Staged(batch) => {
+                batch.changes.iter().for_each(|change| self.park(change));
+                if batch.changes.iter().any(is_limit) {
+                    self.changed_at = Some(world.now());
+                }
+            }
+            Seen::Written(change) if self.shared => {
+                self.park(change);
+                if is_limit(change) {
+                    self.changed_at = Some(world.now());
+                }
+            }
+            // The new store knows of no run: tokens of the old one are not valid there.
+            Seen::Moved(_) => self.runs.clear(),
+            Seen::Damaged(_) => self.changed_at = Some(world.now()),
             Seen::Given { id, .. } => self.give(id, truth, world)?,
             Seen::RunBegan { worker, run, id } => {
                 self.begin(id)?;
@@ -203,7 +228,8 @@ impl Invariant for Limits {
             }
             Seen::Named { ids } => {
                 for run in self.runs.values_mut().filter(|run| ids.contains(&run.id)) {
-                    run.known = true;
+                    // A server does not take up a parked attempt (world 1795487982526066).
+                    run.known |= truth.is_current(&run.id);
                 }
             }
             Seen::RunEnded { run, .. } => drop(self.runs.remove(run)),

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{EventKind, Lock, LockHolder, LockName, LockOwner, Message, Task};
-use windlass_store::{AttemptId, Change, LockChange};
+use windlass_core::{EventKind, Lock, LockHolder, LockName, LockOwner, Message, Task, TaskId};
+use windlass_store::{AttemptId, Change, LockChange, memory::Row};
 
 use super::{Invariant, broken};
 use crate::{
@@ -21,6 +21,9 @@ pub(super) struct Locks {
     versions: BTreeMap<LockName, u64>,
     /// Locks that an operator took from their holders, by lock and fence.
     seized: BTreeSet<(LockName, u64)>,
+    /// The fences under which locks were held when their rows were damaged: nobody else gets such a lock until
+    /// an operator opens it.
+    closed: BTreeMap<LockName, u64>,
 }
 
 impl Invariant for Locks {
@@ -36,14 +39,20 @@ impl Invariant for Locks {
                 }
                 Ok(())
             }
+            Seen::Damaged(Row::Lock(name)) => {
+                self.closed.extend(self.last.get(name).map(|last| (name.clone(), last.fence)));
+                Ok(())
+            }
             Seen::RunBegan { id, .. } => self.check_run(id, truth),
             _ => Ok(()),
         }
     }
 
     fn at_rest(&mut self, truth: &Truth) -> Result<(), Violation> {
+        // A damaged lock is closed until an operator opens it, and nobody need wait for it.
         let is_sound = |lock: &&Lock| {
-            lock.leader.is_none() && !lock.holder.is_some_and(|holder| truth.is_spoiled(holder.owner.task))
+            let spoiled = lock.holder.is_some_and(|holder| truth.is_spoiled(holder.owner.task));
+            lock.leader.is_none() && !spoiled && !(lock.is_closed() && lock.waiting() == 0)
         };
         let mut locks = truth.post.locks.values().filter(is_sound);
         let taken = locks.find(|lock| lock.holder.is_some() || lock.waiting() > 0);
@@ -66,8 +75,10 @@ impl Locks {
             format!("the lock {} is with {:?}; {} wait", lock.name, lock.holder, lock.waiting())
         });
         for envelope in &change.messages {
-            if let Message::Seized { name, fence, .. } = &envelope.message {
-                self.seized.insert((name.clone(), *fence));
+            let Message::Seized { owner, name, fence, .. } = &envelope.message else { continue };
+            self.seized.insert((name.clone(), *fence));
+            if owner.task == TaskId::NONE {
+                self.seized.extend(self.closed.remove(name).map(|fence| (name.clone(), fence)));
             }
         }
         let (name, version) = (&change.lock.name, change.lock.version);
@@ -77,7 +88,7 @@ impl Locks {
             let message = format!("the lock {name} has version {version} after {before}");
             return Err(Violation::new("locks", message));
         }
-        let Some(holder) = change.lock.holder else { return Ok(()) };
+        let Some(holder) = change.lock.holder.filter(|holder| !holder.is_unknown()) else { return Ok(()) };
         let Some(last) = self.last.insert(name.clone(), holder).filter(|last| *last != holder) else {
             return Ok(());
         };
@@ -130,7 +141,9 @@ impl Locks {
         let same = holder.is_some_and(|holder| {
             (holder.owner.task, holder.owner.key, holder.fence) == (owner.task, owner.key, fence)
         });
-        if same || self.seized.contains(&(name.clone(), fence)) {
+        // The owner of a closed lock goes on with it.
+        let is_closed = holder.is_some_and(|holder| holder.is_unknown());
+        if same || is_closed || self.seized.contains(&(name.clone(), fence)) {
             return Ok(());
         }
         let message = format!(

@@ -89,3 +89,10 @@ impl MachineClock {
 fn shared(time: i64) -> Now {
     Now { wall: Timestamp(time), mono: Millis(u64::try_from(time).unwrap_or(0)) }
 }
+
+impl World {
+    /// The milliseconds since the world began, for clocks that outlast a call.
+    pub(crate) fn elapsed(&self) -> Arc<AtomicU64> {
+        self.now.clone()
+    }
+}

@@ -121,11 +121,6 @@ impl World {
         self.now.load(Relaxed)
     }
 
-    /// The same, for clocks that outlast a call.
-    pub(crate) fn elapsed(&self) -> Arc<AtomicU64> {
-        self.now.clone()
-    }
-
     /// The number of delivered events.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()
@@ -136,7 +131,8 @@ impl World {
     pub(crate) fn is_finished(&self) -> bool {
         let truth = &self.judge.borrow().truth;
         let is_announced = !self.config.announces || truth.unannounced().is_none();
-        let is_taken_in = self.servers.enqueued().is_none_or(EnqueuedRows::is_empty);
+        let is_taken_in =
+            truth.has_damaged_tasks() || self.servers.enqueued().is_none_or(EnqueuedRows::is_empty);
         self.submitting.get() == 0
             && is_taken_in
             && truth.is_all_ended()

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use windlass_core::{ActState, Task, is_adhoc};
+use windlass_core::{Act, ActState, Task, is_adhoc};
 
 use super::{
     ArchiveError, Progress,
@@ -149,7 +149,9 @@ async fn task(
             events.len()
         )));
     }
-    let is_ready = |key| task.act(key).is_some_and(|act| act.state == ActState::Ready);
+    // A worker may have begun a parked attempt as well, before the pause.
+    let is_current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
+    let is_current = |key| task.act(key).is_some_and(is_current);
     let mut handed_out = loaded.handed_out.clone();
     handed_out.extend(loaded.held());
     handed_out.extend(&loaded.awaited);
@@ -165,7 +167,7 @@ async fn task(
         results: results(task),
         events: stored::write_events(&events),
         key: key.map(|key| (key.scope, key.fingerprint)),
-        handed_out: handed_out.into_iter().filter(|key| is_ready(*key)).collect(),
+        handed_out: handed_out.into_iter().filter(|key| is_current(*key)).collect(),
     })))?;
     let mut after = 0;
     loop {

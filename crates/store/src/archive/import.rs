@@ -1,8 +1,16 @@
 //! From a file to a store: everything is committed as if it had just happened, but for what would follow from it.
 
-use std::{collections::BTreeMap, io::BufRead, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::BufRead,
+    sync::Arc,
+};
 
-use windlass_core::{ActKey, Effect, Flow, Json, Lock, Name, Task, TaskId, waits};
+use windlass_core::{
+    ActKey, ActState, Effect, Flow, Free, Json, Lock, Name, Ready, Task, TaskId, Waiting, Wakeup,
+    planted::{Bug, is_planted},
+    waits,
+};
 
 use super::{
     ArchiveError, Progress,
@@ -51,6 +59,7 @@ pub async fn import(
         changes: Vec::new(),
         bytes: 0,
         handed_out: Vec::new(),
+        parked: Vec::new(),
     };
     if reader.format < FORMAT_WITH_LOCK_FLOOR {
         // The fences of that time followed the clock.
@@ -79,6 +88,9 @@ struct Import<'s> {
     bytes: usize,
     /// Attempts among it that workers may have had.
     handed_out: Vec<AttemptId>,
+    /// Changes after that. A parked attempt waits for nothing, and stores note only of waiting attempts that a worker may have
+    /// had them. So it waits for a moment.
+    parked: Vec<TaskChange>,
 }
 
 impl Import<'_> {
@@ -115,6 +127,7 @@ impl Import<'_> {
                 self.bytes += lines.iter().map(|line| line.line.len()).sum::<usize>();
                 Change::Logs(lines)
             }
+            Record::Lock { .. } if is_planted(Bug::LocksNotImported) => return Ok(()),
             Record::Lock { name, version, holder, waiters } => {
                 return self.lock(name, version, &holder, &waiters);
             }
@@ -187,27 +200,41 @@ impl Import<'_> {
         let task = row.into_task(|name, version| {
             brought.or_else(|| flows.get(&(Name::new(name).ok()?, version)).cloned())
         })?;
+        let parked: Vec<Waiting> =
+            record.handed_out.iter().filter_map(|key| wait_of_parked(&task, *key)).collect();
         for key in record.handed_out {
             let attempt = task.act(key).map_or(0, |act| act.attempt);
             self.handed_out.push(AttemptId { task: id, key, attempt, claim: 0 });
         }
-        Ok(TaskChange {
-            before: 0,
+        let (task, events) = (Arc::new(task), stored::read_events(&record.events)?);
+        if !parked.is_empty() {
+            let waits = parked.iter().map(|waiting| Effect::Forget(waiting.key)).collect();
+            self.parked.push(self.change(task.clone(), task.state.events, waits));
+        }
+        let waits = waits(&task).into_iter().chain(parked).map(Effect::Wait).collect();
+        let submit_key = record.key.map(|(scope, fingerprint)| SubmitKey { scope, fingerprint });
+        Ok(TaskChange { events, results, submit_key, ..self.change(task, 0, waits) })
+    }
+
+    /// A change without events.
+    fn change(&self, task: Arc<Task>, before: u64, waits: Vec<Effect>) -> TaskChange {
+        TaskChange {
+            before,
             generation: self.store.generation(),
-            waits: waits(&task).into_iter().map(Effect::Wait).collect(),
-            task: Arc::new(task),
-            events: stored::read_events(&record.events)?,
-            results,
+            waits,
+            task,
+            events: Vec::new(),
+            results: Vec::new(),
             logs: Vec::new(),
             messages: Vec::new(),
-            submit_key: record.key.map(|(scope, fingerprint)| SubmitKey { scope, fingerprint }),
+            submit_key: None,
             consumes: None,
             lost: Vec::new(),
             reported: Vec::new(),
             offered: Vec::new(),
             announces: false,
             fence: None,
-        })
+        }
     }
 
     /// A lock comes with one that waits at a time, as they joined.
@@ -271,24 +298,52 @@ impl Import<'_> {
             self.store.adopt(GIVES_BACK, &[id], self.now).await?;
             self.store.release(GIVES_BACK, id, None, self.now).await?;
         }
-        Ok(())
+        let parked: Vec<Change> = self.parked.drain(..).map(Change::from).collect();
+        self.commit_all(&parked).await
     }
 
-    /// Tasks beside older ones that are the same: children that had succeeded and are undone now, while these were taken
-    /// in. The older ones are in the store already and stand for those to come until they have ended; these stand for none.
-    async fn commit_repeated(&self, mut changes: Vec<TaskChange>) -> Result<(), ArchiveError> {
-        for change in &mut changes {
-            let mut input = (*change.task.input).clone();
-            input.unique = None;
-            change.task = Arc::new(Task { input: Arc::new(input), ..(*change.task).clone() });
+    /// Commits changes that fit.
+    async fn commit_all(&self, changes: &[Change]) -> Result<(), ArchiveError> {
+        if changes.is_empty() {
+            return Ok(());
         }
-        let changes: Vec<Change> = changes.into_iter().map(Change::from).collect();
-        let outcomes = self.store.commit(changes.clone()).await?;
+        let outcomes = self.store.commit(changes.to_vec()).await?;
         match changes.iter().zip(outcomes).find(|(_, outcome)| *outcome != Outcome::Committed) {
             Some((change, outcome)) => Err(refused(change, &outcome)),
             None => Ok(()),
         }
     }
+
+    /// Tasks beside older ones that are the same: children that had succeeded and are undone now, while these were taken
+    /// in. The older ones are in the store already and stand for those to come until they have ended; these stand for none.
+    async fn commit_repeated(&mut self, mut changes: Vec<TaskChange>) -> Result<(), ArchiveError> {
+        let repeated: BTreeSet<TaskId> = changes.iter().map(|change| change.task.id).collect();
+        let parked = self.parked.iter_mut().filter(|change| repeated.contains(&change.task.id));
+        for change in changes.iter_mut().chain(parked) {
+            let mut input = (*change.task.input).clone();
+            input.unique = None;
+            change.task = Arc::new(Task { input: Arc::new(input), ..(*change.task).clone() });
+        }
+        let changes: Vec<Change> = changes.into_iter().map(Change::from).collect();
+        self.commit_all(&changes).await
+    }
+}
+
+/// A parked attempt as if it were ready. No server is there that would hand it out.
+fn wait_of_parked(task: &Task, key: ActKey) -> Option<Waiting> {
+    let act = task.act(key).filter(|act| act.state == ActState::Parked)?;
+    let action = task.action(key)?;
+    let (module, command) = action.worker()?;
+    let ready = Ready {
+        module: module.clone(),
+        command: command.clone(),
+        fairness: None,
+        rank: 0,
+        ready_at: act.ready_at.unwrap_or_default(),
+        timeout: action.timeout,
+        free: Free::Park,
+    };
+    Some(Waiting { key: Wakeup::Act(key), attempt: act.attempt, ready: Some(ready), due_at: None })
 }
 
 /// The name of a lock that is not stored, for changes that store none.

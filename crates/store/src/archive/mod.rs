@@ -7,7 +7,7 @@
 //! A record is postcard of one thing, with its state as `stored` writes it: so a file is read as long as the stored data
 //! of its time is. What belongs to the moment is not in it: sessions and claims of workers, servers and their leases,
 //! starts that limits have counted, and the key that tokens are signed with. An attempt that a worker may have had is
-//! marked as such, and is handed out again.
+//! marked as such, and is handed out again; one that a pause parked waits for the resume.
 
 mod export;
 mod file;

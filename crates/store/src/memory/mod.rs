@@ -7,14 +7,18 @@
 //!
 //! Both keep the same [`tables`], so what they have in common is written once.
 
+mod damage;
 mod servers;
 mod sessions;
 mod shared;
 mod sink;
+mod snapshot;
 mod tables;
 mod turns;
 mod waits;
 
+pub use damage::Row;
 pub(crate) use servers::Servers;
 pub use shared::SharedStore;
 pub use sink::MemorySink;
+pub use snapshot::MemorySnapshot;

@@ -1,20 +1,21 @@
 //! A store without a memory of its own, in memory: the model of every store in SQL.
 
 mod members;
+mod rows;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Ready, TaskId};
 
-use super::{servers::Servers, sessions::Sessions, sink::without_results, tables::Tables, waits::Waits};
+use super::{Row, sink::without_results};
 use crate::port::{
-    Adoption, Ask, AttemptId, BuiltOn, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
-    Envelope, Leadership, Leave, Limit, LimitState, Loaded, LogLine, LostClaim, Now, Outcome, Page,
-    Quarantine, Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError,
-    StoredAlarm, StoredFlow, TaskChange, TaskQuery, Unannounced,
+    Adoption, Announced, Ask, AttemptId, BuiltOn, Change, ClaimOutcome, ClaimRequest, Claimed, Claims,
+    Cluster, Due, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine,
+    Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
+    StoredFlow, TaskQuery, Unannounced,
 };
-use crate::signal::Signal;
+use rows::{News, Rows};
 
 /// Keeps rows as long as a handle of it lives; a clone is a handle of the same rows, as a server's connection
 /// to a database is. Claims and leases are rows too, so they survive the servers that made them.
@@ -34,25 +35,6 @@ impl Clone for SharedStore {
     }
 }
 
-/// What a handle hears of.
-#[derive(Debug, Default)]
-struct News {
-    /// Set when another handle has changed something.
-    changed: Signal,
-    /// Set when a server has ended.
-    released: Signal,
-}
-
-#[derive(Debug, Default)]
-struct Rows {
-    tables: Tables,
-    waits: Waits,
-    sessions: Sessions,
-    servers: Servers,
-    /// Of each handle.
-    news: Vec<Weak<News>>,
-}
-
 impl SharedStore {
     /// No rows yet. `token_key` is what tokens are signed with.
     #[must_use]
@@ -61,6 +43,18 @@ impl SharedStore {
         let store = Self { token_key, rows, news, quarantine: Quarantine::default() };
         store.rows().news.push(Arc::downgrade(&store.news));
         store
+    }
+
+    /// Damages a row: it cannot be read until it is written again.
+    pub fn damage(&self, row: Row) {
+        self.rows().damage.add(row);
+    }
+
+    /// The first row of what is to be announced.
+    #[must_use]
+    pub fn first_unannounced(&self) -> Option<Announced> {
+        let first = self.rows().tables.unannounced(1).pop()?;
+        Some(Announced { task: first.task, after: first.after })
     }
 
     /// Tells the other handles that there is something new.
@@ -83,76 +77,12 @@ impl SharedStore {
     }
 }
 
-impl Rows {
-    fn commit(&mut self, change: &Change) -> Outcome {
-        let outcome = self.tables.check(change);
-        if outcome != Outcome::Committed {
-            return outcome;
-        }
-        if let Change::Task(change) = change {
-            if self.waits.overlooked_by(change) {
-                return Outcome::Conflict;
-            }
-            if change.lost.iter().any(|lost| !self.is_lost(change.task.id, lost)) {
-                return Outcome::Heard;
-            }
-            if let Some(task) = self.standing_for(change) {
-                return Outcome::Repeats { task };
-            }
-            self.waits.apply(change);
-        }
-        self.tables.write(change);
-        outcome
-    }
-
-    /// The task that stands for a new one.
-    fn standing_for(&self, change: &TaskChange) -> Option<TaskId> {
-        let first = self.tables.task(self.tables.unique_task(&change.unique()?)?)?;
-        let is_held = !self.waits.loaded(first.clone()).claims.is_empty();
-        change.is_stood_for_by(first, is_held).then_some(first.id)
-    }
-
-    /// Whether a claim is to be lost still.
-    fn is_lost(&self, task: TaskId, lost: &LostClaim) -> bool {
-        self.waits.has_claim(task, lost) && self.sessions.is_over(lost.session, lost.at)
-    }
-
-    /// Whether limits or turns say what of a queue is handed out.
-    fn is_ruled(&self, queue: &Name) -> bool {
-        self.tables.limits().any(|limit| limit.queue == *queue) || self.waits.takes_turns(queue)
-    }
-
-    fn claim(&mut self, session: SessionId, claim_requests: &[ClaimRequest], now: Now) -> Vec<Claimed> {
-        let mut claimed = Vec::new();
-        if !self.sessions.knows(session) {
-            return claimed;
-        }
-        let grace = self.grace(session);
-        let limits: Vec<Limit> = self.tables.limits().cloned().collect();
-        for claim_request in claim_requests {
-            if self.tables.paused().contains_key(&claim_request.module) {
-                continue;
-            }
-            for _ in 0..claim_request.free {
-                let Some(next) = self.waits.claim(session, claim_request, &limits, grace, now) else { break };
-                claimed.push(next);
-            }
-        }
-        claimed
-    }
-
-    fn grace(&self, session: SessionId) -> Millis {
-        session.timeout_grace(self.sessions.is_attached(session))
-    }
-}
-
 #[async_trait]
 impl Store for SharedStore {
     fn token_key(&self) -> [u8; 32] {
         self.token_key
     }
 
-    /// Rows in memory are never damaged.
     fn quarantine(&self) -> &Quarantine {
         &self.quarantine
     }
@@ -163,8 +93,7 @@ impl Store for SharedStore {
 
     async fn load(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
         let rows = self.rows();
-        let load = |id: &TaskId| rows.tables.task(*id).map(|task| rows.waits.loaded(task.clone()));
-        Ok(ids.iter().map(load).collect())
+        Ok(ids.iter().map(|id| rows.load(*id, &self.quarantine)).collect())
     }
 
     async fn commit_and_claim(
@@ -186,7 +115,8 @@ impl Store for SharedStore {
         let claimed = asks.iter().map(|Ask { session, claim_request }| {
             // As SQL stores, which leave queues that limits or turns rule to a claim by itself.
             let is_ruled = rows.is_ruled(&claim_request.module);
-            (!is_ruled).then(|| rows.claim(*session, std::slice::from_ref(claim_request), now))
+            let claim_requests = std::slice::from_ref(claim_request);
+            (!is_ruled).then(|| rows.claim(*session, claim_requests, &self.quarantine, now))
         });
         let claimed = claimed.collect();
         Ok((outcomes, claimed))
@@ -201,7 +131,12 @@ impl Store for SharedStore {
     }
 
     async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        Ok(self.rows().tables.unannounced(limit))
+        let rows = self.rows();
+        // Damaged rows do not use up the limit.
+        let found = rows.tables.unannounced(limit.saturating_add(rows.damage.count()));
+        let mut found = rows.damage.announcements(found, &self.quarantine);
+        found.truncate(limit);
+        Ok(found)
     }
 
     async fn sweep(
@@ -231,7 +166,8 @@ impl Claims for SharedStore {
         _leave: &Leave,
         now: Now,
     ) -> Result<ClaimOutcome, StoreError> {
-        Ok(ClaimOutcome::Claimed(self.rows().claim(session, claim_requests, now)))
+        let claimed = self.rows().claim(session, claim_requests, &self.quarantine, now);
+        Ok(ClaimOutcome::Claimed(claimed))
     }
 
     async fn adopt(
@@ -307,11 +243,10 @@ impl Queries for SharedStore {
         let rows = self.rows();
         if let Some(scopes) = &query.scopes {
             let ids = scopes.iter().filter_map(|scope| rows.tables.submit_key(scope)).map(|(id, _)| id);
-            let load = |id| rows.tables.task(id).map(|task| rows.waits.loaded(task.clone()));
-            return Ok(query.page_of(ids.map(load).collect()));
+            return Ok(query.page_of(ids.map(|id| rows.load(id, &self.quarantine)).collect()));
         }
         Ok(rows.tables.page(query, |task| {
-            let loaded = rows.waits.loaded(task.clone());
+            let loaded = rows.load(task.id, &self.quarantine)?;
             let wanted = query.matches(task, &loaded.held());
             wanted.then(|| Loaded { task: Arc::new(without_results(task)), ..loaded })
         }))
@@ -331,15 +266,18 @@ impl Queries for SharedStore {
     }
 
     async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
-        let tables = &self.rows().tables;
-        let free = |name: &LockName| Lock::new(name.clone(), tables.lock_floor());
-        Ok(names.iter().map(|name| tables.locks().get(name).cloned().unwrap_or_else(|| free(name))).collect())
+        let rows = self.rows();
+        let lock = |name: &LockName| match rows.tables.locks().get(name) {
+            Some(lock) => rows.damage.lock(lock, &self.quarantine),
+            None => Lock::new(name.clone(), rows.tables.lock_floor()),
+        };
+        Ok(names.iter().map(lock).collect())
     }
 
     async fn free_locks(&self, limit: usize) -> Result<Vec<Lock>, StoreError> {
         let rows = self.rows();
-        let free = rows.tables.locks().values().filter(|lock| lock.is_free());
-        Ok(free.take(limit).cloned().collect())
+        let locks = rows.tables.locks().values().map(|lock| rows.damage.lock(lock, &self.quarantine));
+        Ok(locks.filter(Lock::is_free).take(limit).collect())
     }
 
     async fn lock_floor(&self) -> Result<u64, StoreError> {
@@ -349,8 +287,8 @@ impl Queries for SharedStore {
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
         let rows = self.rows();
         let above = rows.tables.locks().values().filter(|lock| after.is_none_or(|after| lock.name > *after));
-        let above = above.filter(|lock| !lock.is_free());
-        Ok(above.take(limit).cloned().collect())
+        let above = above.map(|lock| rows.damage.lock(lock, &self.quarantine));
+        Ok(above.filter(|lock| !lock.is_free()).take(limit).collect())
     }
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
@@ -373,12 +311,14 @@ impl Queries for SharedStore {
 
     async fn limits(&self, now: Now) -> Result<Vec<LimitState>, StoreError> {
         let rows = self.rows();
-        Ok(rows.tables.limits().map(|limit| rows.waits.limit(limit, None, now)).collect())
+        let limits = rows.limits(&self.quarantine);
+        Ok(limits.iter().map(|limit| rows.waits.limit(limit, None, now)).collect())
     }
 
     async fn keeping_back(&self, ready: &Ready, now: Now) -> Result<Vec<LimitState>, StoreError> {
         let rows = self.rows();
-        Ok(rows.waits.keeping_back(rows.tables.limits(), ready, now))
+        let limits = rows.limits(&self.quarantine);
+        Ok(rows.waits.keeping_back(limits.iter(), ready, now))
     }
 
     async fn place(&self, task: TaskId, key: ActKey) -> Result<Option<u64>, StoreError> {

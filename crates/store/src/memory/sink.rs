@@ -57,6 +57,19 @@ impl MemorySink {
         Self { token_key, inner: Arc::default() }
     }
 
+    /// No rows yet, and claims above those of this one: who looks at both can tell their claims apart.
+    #[must_use]
+    pub fn successor(&self, token_key: [u8; 32]) -> Self {
+        let successor = Self::new(token_key);
+        successor.inner().epoch = self.inner().epoch;
+        successor
+    }
+
+    /// Reads the rows.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&Tables) -> T) -> T {
+        read(&self.inner().tables)
+    }
+
     /// Damages the rows of a task: from now on they cannot be read.
     pub fn damage(&self, task: TaskId) {
         self.inner().damaged.insert(task);

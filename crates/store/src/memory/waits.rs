@@ -114,12 +114,14 @@ impl Waits {
         Loaded { claims, handed_out, ..Loaded::untouched(task) }
     }
 
-    /// Gives the next in line for `claim request` to a session, as `limits` allow and keys take turns.
+    /// Gives the next in line for `claim request` to a session, as `limits` allow and keys take turns; nothing of tasks that
+    /// are left out.
     pub(super) fn claim(
         &mut self,
         session: SessionId,
         claim_request: &ClaimRequest,
         limits: &[Limit],
+        left_out: &[TaskId],
         grace: Millis,
         now: Now,
     ) -> Option<Claimed> {
@@ -128,7 +130,8 @@ impl Waits {
                 && claim_request.commands.as_ref().is_none_or(|commands| commands.contains(&ready.command))
                 && !limits.iter().any(|limit| self.is_reached(limit, ready, now.mono))
         };
-        let line = self.line(wanted);
+        let mut line = self.line(wanted);
+        line.retain(|(_, task, _)| !left_out.contains(task));
         let (is_in_round, (_, task, key), fairness) =
             self.next_in_turn(&self.turns, &claim_request.module, &line)?;
         self.turns.had(&claim_request.module, fairness, is_in_round, now.wall);

@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-use windlass_core::{LockName, Name};
+use windlass_core::{
+    LockName, Name,
+    planted::{Bug, is_planted},
+};
 
 use super::{DamagedTask, Limit};
 
@@ -151,6 +154,7 @@ impl Limit {
     /// removed.
     #[must_use]
     pub fn closed(name: Name, queue: Name) -> Self {
-        Self { name, queue, command: None, per_key: false, running: Some(0), starts: None }
+        let running = (!is_planted(Bug::DamagedLimitIgnored)).then_some(0);
+        Self { name, queue, command: None, per_key: false, running, starts: None }
     }
 }

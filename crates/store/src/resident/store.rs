@@ -6,11 +6,11 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use windlass_core::{
-    ActKey, ActState, Alarm, AlarmId, Event, Free, Lock, LockName, Millis, Ready, TaskId,
+    ActKey, Alarm, AlarmId, Event, Free, Lock, LockName, Millis, Ready, TaskId,
     planted::{Bug, is_planted},
 };
 
-use super::{Resident, queue::Queues, state::Grace};
+use super::{Resident, entry::is_current, queue::Queues, state::Grace};
 use crate::port::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, DamagedTask, Due,
     Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine, Queries,
@@ -185,7 +185,8 @@ impl Claims for Resident {
         let mut adoptions = Vec::with_capacity(attempts.len());
         for id in attempts {
             let act = inner.scheduler.active.get(&id.task).and_then(|entry| entry.task.act(id.key));
-            let current = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == id.attempt);
+            // A parked attempt is nobody's, but for a moment of an import, in which it waits.
+            let current = act.is_some_and(|act| is_current(act) && act.attempt == id.attempt);
             let holder = inner.scheduler.claims.get(id.task, id.key).map(|held| (held.session, held.number));
             let adoption = match holder {
                 _ if !current => Adoption::Gone,

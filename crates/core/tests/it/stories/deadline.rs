@@ -123,6 +123,44 @@ fn when_the_first_attempt_was_taken_is_written_down_once() {
     ");
 }
 
+/// The wall time runs slower than the timeout while the machine's date is behind it.
+#[test]
+fn a_deadline_that_ends_the_first_attempt_is_named_also_after_it_was_written_down() {
+    assert_snapshot!(tell("
+        flow a
+        a: deadline 10s, timeout 30s, retry 1, backoff none
+        accept
+        + 90s
+        take a
+        + 5s
+        kept a
+        + 4s
+        timeout a
+    "), @"
+    accept
+        accepted
+        a#1 ready
+      -> queue m: a#1 a at 0s
+      == Pending: a=ready
+    + 90s
+    take a
+    + 5s
+    kept a
+        a#1 was taken (at 90s)
+      -> queue m: a#1 a at 0s until 100s
+      == Running: a=running
+    + 4s
+    timeout a
+        a#1 was handed out (at 90s)
+        a#1 failed for good: the step's deadline passed (code 125)
+        rolling back: a failed
+        ~a#1 ready
+      -> forget a
+      -> queue m: ~a#1 una at 99s
+      == RollingBack: a=failed ~a=ready
+    ");
+}
+
 #[test]
 fn an_attempt_that_reports_within_the_deadline_leaves_the_others_what_is_left_of_it() {
     assert_snapshot!(tell("

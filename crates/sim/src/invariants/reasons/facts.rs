@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use windlass_core::{ActKey, Actor, EventKind, Lock, LockName, Name, Task, TaskId, Timestamp};
-use windlass_store::{AttemptId, Change, TaskChange};
+use windlass_store::{AttemptId, Change, TaskChange, memory::Row};
 
 use super::over::Over;
 use crate::{
@@ -87,6 +87,10 @@ impl Facts {
                 self.recovered_at = now;
             }
             Seen::Written(change) => self.see_written(change, truth, now),
+            Seen::Damaged(Row::Limit(_)) => self.rules.set(now, truth.rules.clone()),
+            Seen::Damaged(Row::Lock(name)) => {
+                self.locks.entry(name.clone()).or_default().set(now, truth.post.locks.get(name).cloned());
+            }
             Seen::ServerStarted => self.server_started_at = now,
             // A resumed server continues with its old state.
             Seen::ServerResumed => self.recovered_at = now,

@@ -149,7 +149,9 @@ impl Check<'_> {
         holds(counted.is_some(), || format!("it does not count {ready:?}"))?;
         let full = limit.running.is_some_and(|most| state.running >= u64::from(most));
         holds(full || state.next_start_at.is_some(), || "it is not reached".into())?;
-        holds(!full || !holders.is_empty(), || "nobody has what it allows".into())?;
+        // A damaged limit allows nothing.
+        let is_closed = limit.running == Some(0);
+        holds(!full || is_closed || !holders.is_empty(), || "nobody has what it allows".into())?;
         holds(holders.len() as u64 <= state.running, || format!("{} have it", holders.len()))?;
         for holder in holders {
             let same_key = !limit.per_key || holder.key.as_deref() == counted.flatten();

@@ -12,9 +12,9 @@ use windlass_core::{
 
 use crate::{
     port::{
-        AlarmChange, Announced, Change, Envelope, Limit, LimitChange, LockChange, LogLine, MessageId,
-        Outcome, Page, QueueChange, QueuePause, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey, TaskChange,
-        TaskQuery, UniqueKey,
+        AlarmChange, Announced, Change, Envelope, KeyChange, Limit, LimitChange, LockChange, LogLine,
+        MessageId, Outcome, Page, QueueChange, QueuePause, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey,
+        TaskChange, TaskQuery, UniqueKey,
     },
     resident::{Line, LinePlace, Rest, WakePlace},
 };
@@ -272,6 +272,18 @@ impl Tables {
     /// The task submitted under a key.
     pub(super) fn submit_key(&self, scope: &[u8; 32]) -> Option<(TaskId, SubmitKey)> {
         self.submit_keys.get(scope).map(|row| (row.task, row.key.clone()))
+    }
+
+    /// All idempotency keys by their scopes, and whether each was submitted with another task.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (KeyChange, bool)> {
+        self.submit_keys.values().map(|row| {
+            let change = KeyChange { key: row.key.clone(), task: row.task, at: row.accepted_at };
+            (change, row.is_other)
+        })
+    }
+
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Arc<Task>> {
+        self.tasks.values()
     }
 
     /// The newest task with a key.

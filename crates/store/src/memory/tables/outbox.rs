@@ -28,6 +28,11 @@ impl Tables {
         self.outbox.range(all_of(task)).next().is_some()
     }
 
+    /// What is to be announced of a task: how many events each has.
+    pub(in crate::memory) fn unannounced_of(&self, task: TaskId) -> impl Iterator<Item = (Announced, u64)> {
+        self.outbox.range(all_of(task)).map(|(named, count)| (*named, *count))
+    }
+
     /// At most `limit` of what is to be announced, in the order of tasks and of what happened to each.
     pub(in crate::memory) fn unannounced(&self, limit: usize) -> Vec<Unannounced> {
         let some = self.outbox.iter().take(limit);
