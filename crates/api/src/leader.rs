@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A candidate campaigns for a name, or its leader renews. Candidates of one name should have the same lease.
+/// A candidate campaigns for a name, or its leader renews. A leader keeps the id and the lease of its campaign.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Campaign {
-    /// The number of the campaign: a random UUID, another one for each. Keep it secret: who has it can resign for the leader.
+    /// The number of the campaign: a random UUID, another one for each. Keep it secret: it permits to resign.
     pub campaign: String,
     /// The id of the candidate: 1 to 128 bytes without control characters.
     pub id: String,

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::Direction;
 
-/// A named resource that one step at a time has. One that nobody has or waits for is not kept.
+/// A named resource that one step, task or leading process at a time has. One that nobody has or waits for is not kept.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Lock {
     /// Its name.
@@ -29,7 +29,7 @@ pub struct LockHolder {
     pub step: LockStep,
     /// The fencing token under which it has it.
     pub fence: u64,
-    /// The process that has it, if that leads: then there is no step.
+    /// The leading process that has it, in place of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LockLeader>,
 }
@@ -75,7 +75,7 @@ pub struct LockStep {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseLock {
-    /// Why, for the history of the task that had it.
+    /// The reason, for the history of the task that had it; for the server's log, if a process that leads had it.
     pub reason: String,
 }
 

@@ -80,9 +80,13 @@ impl Lock {
             .over
             .is_some_and(|version| version == self.version || is_planted(Bug::RenewalOvertaken));
         let is_over = self.leader.is_some() && is_over;
+        // Two candidates that use one number by mistake must not both lead.
+        let is_same = self.leader.as_ref().is_some_and(|leader| leader.id == candidacy.leader.id);
         match (fence, candidacy.renews) {
-            (Some(fence), renews) if renews.is_none_or(|renews| renews == fence) => Standing::Leads,
-            // Who was deposed must learn of it, also if nobody leads now.
+            (Some(fence), renews) if is_same && renews.is_none_or(|renews| renews == fence) => {
+                Standing::Leads
+            }
+            // A renewal never elects: the candidate believes that it leads without a break.
             (_, Some(_)) if !is_planted(Bug::ElectedByRenewal) => Standing::StandsBy,
             _ if self.is_free() || is_over => Standing::IsElected,
             _ => Standing::StandsBy,

@@ -23,6 +23,8 @@ use crate::{
 pub(super) struct Api {
     http: Http,
     has_others: bool,
+    /// The path of the URL, with a slash before it; empty without one.
+    prefix: String,
 }
 
 /// A number for a campaign.
@@ -32,7 +34,13 @@ pub(super) fn number() -> String {
 
 impl Api {
     pub(super) fn new(address: &Address) -> Result<Self, CoordinatorError> {
-        Ok(Self { http: Http::new(address.hosts.clone())?, has_others: address.hosts.len() > 1 })
+        let prefix = if address.prefix.is_empty() { String::new() } else { format!("/{}", address.prefix) };
+        let has_others = address.hosts.len() > 1;
+        Ok(Self { http: Http::new(address.hosts.clone())?, has_others, prefix })
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/v1/leaders/{}", self.prefix, utf8_percent_encode(name, NON_ALPHANUMERIC))
     }
 
     /// How long one address may take. A call is a commit, which takes long on a busy disk: with one address it has more
@@ -58,7 +66,7 @@ impl Api {
             wait_ms: ms(wait),
             renews,
         };
-        let answer = self.post(&path(&campaign.name), &body, patience).await?;
+        let answer = self.post(&self.path(&campaign.name), &body, patience).await?;
         let election: api::Election = read(&answer)?;
         let leader = election.leader.filter(|_| election.leads);
         Ok(leader.map(|leader| leader.fence))
@@ -72,7 +80,7 @@ impl Api {
         patience: Duration,
     ) -> Result<(), CoordinatorError> {
         let body = api::Resignation { campaign: number.to_owned() };
-        self.post(&format!("{}/resign", path(name)), &body, patience).await.map(drop)
+        self.post(&format!("{}/resign", self.path(name)), &body, patience).await.map(drop)
     }
 
     /// The leader of a name.
@@ -82,7 +90,7 @@ impl Api {
         patience: Duration,
     ) -> Result<Option<Leader>, CoordinatorError> {
         let (headers, body) = (HeaderMap::new(), String::new());
-        let request = Request { method: Method::GET, path: path(name), headers, body, patience };
+        let request = Request { method: Method::GET, path: self.path(name), headers, body, patience };
         let answer = self.http.call(&request).await?;
         if answer.status == StatusCode::NOT_FOUND && problem(&answer, "type").ends_with("no-leader") {
             return Ok(None);
@@ -103,10 +111,6 @@ impl Api {
         let request = Request { method: Method::POST, path: path.to_owned(), headers, body, patience };
         accepted(self.http.call(&request).await?)
     }
-}
-
-fn path(name: &str) -> String {
-    format!("/v1/leaders/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
 
 fn ms(duration: Duration) -> u64 {

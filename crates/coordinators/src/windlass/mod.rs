@@ -3,8 +3,8 @@
 //!
 //! | bound | why |
 //! |---|---|
-//! | the leader acts for one lease | a server counts a lease from when it first saw the last renewal, on its own monotonic clock, and a server that has just started counts from its start |
-//! | takeover after a kill: the lease and 1 s | where each call of a candidate goes to another server, each of them sees the last renewal when it is asked: 1 s later for each server |
+//! | the leader acts for one lease | a server counts a lease from when it first saw the last renewal, on its own monotonic clock |
+//! | takeover after a kill: the lease and 1 s | a server that starts later counts from when it first sees the lock. Where each call of a candidate goes to another server, each of them sees the last renewal when it is asked: 1 s later for each server |
 //! | takeover after a resignation: 0.5 s | servers look for it five times a second while a candidate waits |
 //!
 //! Fences also grow over the deletion of locks, restarts, and a move to another store.
@@ -26,8 +26,11 @@ use crate::{
 use api::Api;
 use leadership::WindlassLeadership;
 
-/// The port of servers.
-const PORT: u16 = 7700;
+/// The port of a URL without one, as everywhere with HTTP.
+const PORT: u16 = 80;
+
+/// The longest name, in characters, of which a dot and a slash count as two.
+const NAME_LENGTH_MAX: usize = 120;
 
 /// How long a call of a candidate waits at most. Behind a balancer the next one goes to another server, which must see the
 /// renewals too.
@@ -44,14 +47,15 @@ pub struct Windlass {
 }
 
 impl Windlass {
-    /// Makes the coordinator of `http://HOST[:PORT][,…][/]`. Does not connect yet.
+    /// Makes the coordinator of `http://HOST[:PORT][,…][/PATH]`. All addresses must be of servers on one store. Does not
+    /// connect yet.
     ///
     /// # Errors
     /// When the URL is invalid.
     pub fn new(url: &str) -> Result<Self, CoordinatorError> {
         let address = Address::read(url, "http", PORT)?;
-        if address.user.is_some() || !address.prefix.is_empty() {
-            let why = "the URL of a server has no user and no path: use http://HOST[:PORT][,HOST[:PORT]...]";
+        if address.user.is_some() {
+            let why = "the URL of a server has no user: use http://HOST[:PORT][,HOST[:PORT]...][/PATH]";
             return Err(CoordinatorError::Invalid(why.to_owned()));
         }
         Ok(Self { api: Arc::new(Api::new(&address)?), address })
@@ -65,7 +69,15 @@ impl Coordinator for Windlass {
     }
 
     fn check(&self, campaign: &Campaign) -> Result<(), CoordinatorError> {
-        campaign.check()
+        campaign.check()?;
+        let doubled = campaign.name.matches(['.', '/']).count();
+        if campaign.name.len() + doubled > NAME_LENGTH_MAX {
+            return Err(CoordinatorError::Invalid(format!(
+                "invalid name {:?}: a Windlass server elects leaders of names of up to {NAME_LENGTH_MAX} characters, of which . and / count as two",
+                campaign.name
+            )));
+        }
+        Ok(())
     }
 
     async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
@@ -97,7 +109,8 @@ impl Coordinator for Windlass {
     }
 }
 
-/// A candidate. It has nothing at the server before it is elected.
+/// A candidate. A call that it has abandoned may still elect it: then the name has a leader that does not act, for one
+/// lease.
 struct Candidate {
     api: Arc<Api>,
     campaign: Campaign,

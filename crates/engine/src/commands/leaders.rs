@@ -15,15 +15,20 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
+use windlass_store::Cluster;
+
 use super::only;
 use crate::{
     Engine, EngineError,
     deciding::inbox::{Item, Reply},
 };
 
-/// The most names whose leaders a server watches. Beyond it, those are forgotten that it began to watch first: their
-/// next leader is elected later.
+/// The most names whose leaders a server watches. Beyond it, the name that no candidate has asked for the longest is
+/// forgotten: its leader is given another whole lease.
 const WATCHED_MAX: usize = 10_000;
+
+/// The longest lease.
+const LEASE_MAX: Millis = Millis::from_secs(3600);
 
 /// The monotonic time of this process. The time of a shared store would not do: it jumps when the clock of its machine
 /// is set.
@@ -40,7 +45,7 @@ pub struct Campaign {
     pub renews: Option<u64>,
 }
 
-/// Who leads.
+/// The result of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
     /// The lock of the name, if somebody has it.
@@ -51,28 +56,42 @@ pub struct Election {
 
 /// The versions of locks of leaders as this server has seen them first.
 #[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<BTreeMap<LockName, Seen>>);
+pub(crate) struct Watched(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    locks: BTreeMap<LockName, SeenLock>,
+    /// The connection to the store when they were seen. After a failover to a replica that was behind, a version may
+    /// come a second time.
+    connected: u64,
+}
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenLock {
     version: u64,
     since: Millis,
+    /// When somebody asked for the name last.
+    asked: Millis,
 }
 
 impl Watched {
     /// The version at which the lease of this lock's leader is over. `now` is a time after the lock was read.
-    fn over(&self, lock: &Lock, now: Millis) -> Option<u64> {
-        let lease = lock.leader.as_ref()?.lease;
+    fn over(&self, lock: &Lock, now: Millis, connected: u64) -> Option<u64> {
+        let lease = lock.leader.as_ref()?.lease.min(LEASE_MAX);
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = Seen { version: lock.version, since: now };
-        let seen = watched.entry(lock.name.clone()).or_insert(first);
+        if watched.connected != connected {
+            *watched = Seen { connected, ..Seen::default() };
+        }
+        let first = SeenLock { version: lock.version, since: now, asked: now };
+        let seen = watched.locks.entry(lock.name.clone()).or_insert(first);
         if seen.version != lock.version && !is_planted(Bug::RenewalNotSeen) {
             *seen = first;
         }
+        seen.asked = now;
         let is_over = now.0 >= seen.since.0.saturating_add(lease.0);
-        if watched.len() > WATCHED_MAX {
-            let oldest = watched.iter().min_by_key(|(_, seen)| seen.since).map(|(name, _)| name.clone());
-            oldest.map(|name| watched.remove(&name));
+        if watched.locks.len() > WATCHED_MAX {
+            let idle = watched.locks.iter().min_by_key(|(_, seen)| seen.asked).map(|(name, _)| name.clone());
+            idle.map(|name| watched.locks.remove(&name));
         }
         is_over.then_some(lock.version)
     }
@@ -88,14 +107,14 @@ impl Engine {
         let Campaign { number, leader, renews } = campaign;
         let name = leader_lock(&leader.name).ok_or(EngineError::InvalidLeaderName)?;
         let found = self.lock_in_use(&name).await?;
-        let over = found.as_ref().and_then(|lock| self.watched.over(lock, uptime()));
+        let over = found.as_ref().and_then(|lock| self.lease_over(lock, uptime()));
         let leads = found.as_ref().is_some_and(|lock| lock.fence_of(*number).is_some());
         if found.is_some() && !leads && over.is_none() {
             return Ok(Election { lock: found, fence: None });
         }
         let candidacy =
             Candidacy { campaign: *number, leader: Arc::new(leader.clone()), renews: *renews, over };
-        let lock = self.tell_lock(name, LockCommand::Lead(candidacy)).await?;
+        let lock = self.change_lock(name, LockCommand::Lead(candidacy)).await?;
         let fence = lock.fence_of(*number).filter(|fence| renews.is_none_or(|renews| renews == *fence));
         Ok(Election { lock: Some(lock), fence })
     }
@@ -106,7 +125,7 @@ impl Engine {
     /// When the name is too long, or the store fails.
     pub async fn resign(&self, name: &str, campaign: u128) -> Result<(), EngineError> {
         let name = leader_lock(name).ok_or(EngineError::InvalidLeaderName)?;
-        self.tell_lock(name, LockCommand::Release { owner: LockOwner::leader(campaign) }).await.map(drop)
+        self.change_lock(name, LockCommand::Release { owner: LockOwner::leader(campaign) }).await.map(drop)
     }
 
     /// The lock of a name and its leader, unless that one's lease is over.
@@ -120,8 +139,12 @@ impl Engine {
     ) -> Result<Option<(Lock, Arc<Leader>)>, EngineError> {
         let name = leader_lock(name).ok_or(EngineError::InvalidLeaderName)?;
         let Some(lock) = self.lock_in_use(&name).await? else { return Ok(None) };
-        let is_over = self.watched.over(&lock, uptime()).is_some();
+        let is_over = self.lease_over(&lock, uptime()).is_some();
         Ok(lock.leader.clone().filter(|_| !is_over).map(|leader| (lock, leader)))
+    }
+
+    fn lease_over(&self, lock: &Lock, now: Millis) -> Option<u64> {
+        self.watched.over(lock, now, self.store.cluster().map_or(0, Cluster::connected))
     }
 
     async fn lock_in_use(&self, name: &LockName) -> Result<Option<Lock>, EngineError> {
@@ -132,7 +155,7 @@ impl Engine {
         }
     }
 
-    async fn tell_lock(&self, name: LockName, command: LockCommand) -> Result<Lock, EngineError> {
+    async fn change_lock(&self, name: LockName, command: LockCommand) -> Result<Lock, EngineError> {
         match only(self.inbox.decide(vec![Item::Lock { name, command }]).await)? {
             Reply::Lock { lock, .. } => Ok(lock),
             Reply::LockRejected(rejection) => Err(rejection.into()),

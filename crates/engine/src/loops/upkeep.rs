@@ -47,9 +47,12 @@ const FIRST_READINGS_MAX: usize = 5;
 pub async fn follow_store_first(membership: &Membership, clock: &impl StoreClock) -> Result<(), EngineError> {
     for _ in 0..FIRST_READINGS_MAX {
         if follow_store(membership, clock).await? {
-            break;
+            return Ok(());
         }
     }
+    tracing::warn!(
+        "the store answers too slowly to set the clock by it; trying again with the next heartbeat"
+    );
     Ok(())
 }
 

@@ -86,6 +86,8 @@ impl Scheduler {
             let versions = self.locks.values().map(|lock| lock.version);
             let known = versions.chain(fences).chain(places).chain(has.iter().map(|(_, fence)| *fence));
             let version = version_after_damage(known.chain([self.lock_floor]));
+            // No task names a lock that a leader has: if its row has another name now, the lock counts as not stored.
+            self.lock_floor = self.lock_floor.max(version);
             for (name, fault) in closed {
                 quarantine.add(DamagedTask::closed_lock(name, Some(fault)));
                 let lock = self.locks.entry(name.clone()).or_insert_with(|| Lock::new(name.clone(), 0));

@@ -4,7 +4,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use windlass_api::Span;
-use windlass_client::coordinators::{Campaign, Coordinator, connect};
+use windlass_client::{
+    Client,
+    coordinators::{Campaign, Coordinator, connect},
+};
 
 use super::connection::{ConnectionArgs, SERVER_DEFAULT, read_secret};
 use crate::modules::default_name;
@@ -55,14 +58,17 @@ impl CoordinatorArgs {
     /// # Errors
     /// When the URL is invalid.
     pub(crate) fn open(&self, connection: &ConnectionArgs) -> anyhow::Result<Arc<dyn Coordinator>> {
-        let from_file;
+        let (from_file, server);
         let url = match (&self.coordinator_file, &self.coordinator) {
             (Some(file), _) => {
                 from_file = read_secret(file, "URL of the coordinator")?;
                 &from_file
             }
             (None, Some(url)) => url,
-            (None, None) => connection.server.as_deref().unwrap_or(SERVER_DEFAULT),
+            (None, None) => {
+                server = Client::new(connection.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
+                server.server()
+            }
         };
         Ok(connect(url)?)
     }

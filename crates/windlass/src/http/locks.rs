@@ -112,7 +112,8 @@ pub(crate) async fn release(
     let reason = reason(&body.reason, "the lock is taken from its holder")?;
     let seized = app.engine.seize_lock(name.clone(), reason, by.clone()).await?;
     let task = Some(seized.from.owner).filter(|owner| !owner.is_leader()).map(|owner| owner.task.to_string());
-    tracing::info!(lock = %name, task, by = by.map(|by| by.to_string()), "a lock was taken from its holder");
+    let leader = seized.leader.as_ref().map(|leader| format!("{} of {}", leader.id, leader.name));
+    tracing::info!(lock = %name, task, leader, reason, by = by.map(|by| by.to_string()), "a lock was taken from its holder");
     app.metrics.command("release_lock");
     let steps = Steps::of(&app, owners(&seized.lock).chain([seized.from.owner])).await?;
     let lock = document(&seized.lock, &steps, WAITERS_MAX);

@@ -192,7 +192,13 @@ fn a_leader_is_listed_with_its_name() {
     let listed = text(&site.run(&["lock", "list"]).stdout);
     assert!(listed.contains("(leader of billing/nightly)") && listed.contains("host-1"), "{listed}");
     end(leader);
-    assert_eq!(site.run(&["leader", "nobody/here"]).status.code(), Some(3));
+    // The server may be given as for every other command.
+    for server in [&site.url, site.url.strip_prefix("http://").unwrap(), &format!("{}/", site.url)] {
+        let asked =
+            Command::new(PROGRAM).args(["leader", "nobody/here"]).env("WINDLASS_SERVER", server).output();
+        let asked = asked.unwrap();
+        assert_eq!(asked.status.code(), Some(3), "{server}: {asked:?}");
+    }
     for (body, words) in [
         (r#"{"campaign":"1","id":"a","lease_ms":4000}"#, "`campaign` must be a UUID"),
         (r#"{"campaign":"6f2c0a52-6f7b-4d58-9f0a-0a8a3f1b2c3d","id":"","lease_ms":4000}"#, "`id` must have"),
@@ -209,6 +215,25 @@ fn a_leader_is_listed_with_its_name() {
         let answer = site.post("/v1/leaders/a", body);
         assert!(answer.starts_with("HTTP/1.1 400") && answer.contains(words), "{body}: {answer}");
     }
+    // Nothing shows the number of a campaign.
+    let number = "6f2c0a52-6f7b-4d58-9f0a-0a8a3f1b2c3d";
+    let body = format!(r#"{{"campaign":"{number}","id":"host-2","lease_ms":4000}}"#);
+    let elected = site.post("/v1/leaders/other", &body);
+    assert!(elected.contains(r#""leads":true"#), "{elected}");
+    let other = format!(r#"{{"campaign":"{number}","id":"host-3","lease_ms":4000}}"#);
+    assert!(site.post("/v1/leaders/other", &other).contains(r#""leads":false"#), "it is host-2's");
+    site.apply("flow: waits\nsteps: [{ name: one, run: m.echo, locks: [leader..other] }]");
+    let task = site.start_task("waits");
+    let why = until("the task waits", || {
+        let why = text(&site.run(&["task", "why", &task]).stdout);
+        why.contains("leader..other").then_some(why)
+    });
+    assert!(why.contains("a process has that leads under it"), "{why}");
+    let release = site.run(&["lock", "release", "leader..other", "--reason", "a test"]);
+    assert!(text(&release.stdout).contains("host-2, (leader of other)"), "{release:?}");
+    let shown =
+        [elected, why, text(&release.stdout), text(&site.run(&["lock", "list", "-o", "json"]).stdout)];
+    assert!(shown.iter().all(|text| !text.contains(number)), "{shown:?}");
     let good = r#"{"campaign":"6f2c0a52-6f7b-4d58-9f0a-0a8a3f1b2c3d","id":"a","lease_ms":2000}"#;
     for name in ["a%2F%2Fb", "a%20b", "..", &"x".repeat(121)] {
         let answer = site.post(&format!("/v1/leaders/{name}"), good);

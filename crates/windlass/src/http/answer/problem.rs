@@ -135,7 +135,9 @@ impl Refused {
 
     /// Nobody leads.
     pub(crate) fn no_leader(name: &str) -> Self {
-        let detail = format!("nobody leads {name:?}, or the lease of its leader is over");
+        let detail = format!(
+            "nobody leads {name:?}: no candidate campaigns, the lease of the last leader is over, or a task or damage keeps its lock (GET /v1/locks shows that)"
+        );
         Self::new(StatusCode::NOT_FOUND, "no-leader", "Nobody leads", detail)
     }
 

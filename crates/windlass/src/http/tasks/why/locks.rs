@@ -1,7 +1,7 @@
 //! Sentences about locks and who has them.
 
 use serde_json::{Value, json};
-use windlass_core::{Direction, Name, TaskId, Timestamp};
+use windlass_core::{ActKey, Direction, Name, TaskId, Timestamp};
 use windlass_engine::HeldBy;
 
 use super::sentences::{About, Explained, span};
@@ -21,6 +21,11 @@ impl About<'_> {
             n => format!("; {n} others wait before it"),
         };
         let sentence = match holder {
+            Some(holder) if holder.key == ActKey::LEADER => format!(
+                "{} waits for the lock {name}, which a process has that leads under it{others}: `windlass lock show {name}` \
+                 names the process.",
+                self.opening()
+            ),
             Some(holder) if holder.task == TaskId::NONE => format!(
                 "{} waits for the lock {name}, which is closed because its row in the store was damaged{others}. The alarm \
                  damaged_row.lock.{name} says what to do.",
@@ -52,6 +57,10 @@ impl About<'_> {
     ) -> Explained {
         let position = before + 1;
         let sentence = match holder {
+            Some(holder) if holder.key == ActKey::LEADER => format!(
+                "The task is number {position} in the exclusive queue {queue}, which a process has that leads under it: \
+                 `windlass lock show {queue}` names the process."
+            ),
             Some(holder) if holder.task == TaskId::NONE => format!(
                 "The task is number {position} in the exclusive queue {queue}, which is closed because its row in the \
                  store was damaged. The alarm damaged_row.lock.{queue} says what to do."
