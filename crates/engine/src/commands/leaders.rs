@@ -115,7 +115,9 @@ impl Engine {
         let candidacy =
             Candidacy { campaign: *number, leader: Arc::new(leader.clone()), renews: *renews, over };
         let lock = self.change_lock(name, LockCommand::Lead(candidacy)).await?;
-        let fence = lock.fence_of(*number).filter(|fence| renews.is_none_or(|renews| renews == *fence));
+        let is_its = lock.leader.as_ref().is_some_and(|found| found.id == leader.id);
+        let fence = lock.fence_of(*number).filter(|_| is_its);
+        let fence = fence.filter(|fence| renews.is_none_or(|renews| renews == *fence));
         Ok(Election { lock: Some(lock), fence })
     }
 
