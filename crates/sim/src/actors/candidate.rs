@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, rc::Rc, sync::atomic::Ordering::Relaxed};
 
-use windlass_core::{Leader, Millis};
+use windlass_core::{Leader, LockName, Millis, leader_lock};
 use windlass_engine::{Campaign, Election, EngineError};
 
 use super::{Live, submitter::repeat};
@@ -33,6 +33,12 @@ pub(crate) async fn campaign_for_name(world: Rc<World>, person: usize) {
         }
         process.world.sleep(process.world.within(10..=3_000)).await;
     }
+}
+
+/// Whether this is the lock that they campaign for. An operator who takes it deposes a leader, which may act until its
+/// time is over; the lock may be free when the operator chooses it.
+pub(super) fn is_led(lock: &LockName) -> bool {
+    leader_lock(NAME).as_ref() == Some(lock)
 }
 
 struct Process {

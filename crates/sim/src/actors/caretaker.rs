@@ -10,7 +10,7 @@ use windlass_core::{
 use windlass_engine::EngineError;
 use windlass_store::TaskQuery;
 
-use super::{Live, limits, submitter::repeat};
+use super::{Live, candidate::is_led, limits, submitter::repeat};
 use crate::{
     flows::SIGNAL,
     judge::Seen,
@@ -235,10 +235,9 @@ impl Caretaker {
     /// Takes a random lock from its holder.
     async fn seize_lock(&self) {
         let world = &self.world;
-        // A leader that is deposed may act until its time is over.
         let names: Vec<Name> = {
             let judge = world.judge.borrow();
-            let locks = judge.truth.post.locks.values().filter(|lock| lock.leader.is_none());
+            let locks = judge.truth.post.locks.values().filter(|lock| !is_led(&lock.name));
             locks.map(|lock| lock.name.clone()).collect()
         };
         if let Some(name) = world.choose(&names).cloned() {

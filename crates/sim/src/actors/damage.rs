@@ -5,6 +5,7 @@ use std::rc::Rc;
 use windlass_core::Name;
 use windlass_store::memory::Row;
 
+use super::candidate::is_led;
 use crate::{judge::Seen, world::World};
 
 /// The most tasks that are damaged in a world.
@@ -49,8 +50,7 @@ fn any_row(world: &World) -> Option<Row> {
     let row = match world.below(10) {
         0..=2 => None,
         3..=5 => {
-            // An operator who opens the lock of a leader deposes it, and it may act until its time is over.
-            let locks = truth.post.locks.values().filter(|lock| lock.leader.is_none());
+            let locks = truth.post.locks.values().filter(|lock| !is_led(&lock.name));
             let names: Vec<Name> = locks.map(|lock| lock.name.clone()).collect();
             world.choose(&names).cloned().map(Row::Lock)
         }
