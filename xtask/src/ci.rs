@@ -7,6 +7,7 @@ use crate::{
     skipped::Skipped,
     style,
     tally::Tally,
+    tests,
     workspace::{Workspace, run_to_success},
 };
 
@@ -49,14 +50,10 @@ const PARTS: &[Part] = &[
         let files = workspace.files()?;
         files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))
     }),
-    ("tests", |workspace| {
-        workspace.run("cargo", &["test", "--locked", "--workspace", "--features", FULL, "--no-fail-fast"])
-    }),
+    ("tests", |workspace| tests::check(workspace, FULL)),
     ("instructions", |workspace| instructions::check(workspace)?.into_result()),
     ("simulation", sim::check),
-    ("drills", |workspace| {
-        drill::names().into_iter().try_for_each(|name| drill::run(workspace, name, drill::Length::Short))
-    }),
+    ("drills", drill::check),
 ];
 
 /// An example may have a test of its own commands, which needs no server: `examples/NAME/test.sh`.

@@ -1,7 +1,7 @@
 //! Which crate may use which. The arrows are those of ARCHITECTURE.md:
 //!
 //! ```text
-//! store ─▶ core   engine ─▶ store, core, brokers   stores ─▶ store, core   sim ─▶ engine, store, brokers, core
+//! store, schedule ─▶ core   engine ─▶ store, schedule, core, brokers   stores ─▶ store, core   sim ─▶ engine, store, brokers, core
 //! coordinators ─▶ api   client ─▶ api, brokers, coordinators   windlass ─▶ the others
 //! ```
 //!
@@ -25,7 +25,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-coordinators", &["windlass-api", "windlass-testkit"]),
     ("windlass-store", &["windlass-core", "windlass-conformance"]),
     ("windlass-conformance", &["windlass-core", "windlass-store"]),
-    ("windlass-engine", &["windlass-core", "windlass-store", "windlass-brokers", "windlass-conformance"]),
+    ("windlass-schedule", &["windlass-core"]),
+    (
+        "windlass-engine",
+        &["windlass-core", "windlass-schedule", "windlass-store", "windlass-brokers", "windlass-conformance"],
+    ),
     ("windlass-testkit", &[]),
     (
         "windlass-stores",

@@ -9,6 +9,7 @@ mod drill;
 mod edges;
 mod findings;
 mod instructions;
+mod lanes;
 mod metadata;
 mod shellcheck;
 mod sim;
@@ -16,6 +17,7 @@ mod skipped;
 mod soak;
 mod style;
 mod tally;
+mod tests;
 mod workspace;
 
 use std::process::ExitCode;

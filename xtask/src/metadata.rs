@@ -46,8 +46,15 @@ impl Metadata {
 
     /// The folder of a crate of this workspace, relative to its root.
     pub(crate) fn folder<'a>(&self, package: &'a Package) -> &'a str {
-        let manifest = Path::new(&package.manifest_path);
-        let folder = manifest.parent().and_then(|folder| folder.strip_prefix(&self.workspace_root).ok());
+        let folder =
+            package.manifest().parent().and_then(|folder| folder.strip_prefix(&self.workspace_root).ok());
         folder.and_then(Path::to_str).unwrap_or_default()
+    }
+}
+
+impl Package {
+    /// Where its manifest is.
+    pub(crate) fn manifest(&self) -> &Path {
+        Path::new(&self.manifest_path)
     }
 }

@@ -56,10 +56,15 @@ impl Workspace {
         let cargo = std::env::var_os("CARGO").filter(|_| program == "cargo");
         let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));
         command.args(arguments).current_dir(&self.root);
+        self.note_skips_of(&mut command);
+        command
+    }
+
+    /// Has the tests that a command runs append to the file what they skip.
+    pub(crate) fn note_skips_of(&self, command: &mut Command) {
         if let Some(path) = &self.skips {
             command.env(windlass_testkit::SKIPS_VARIABLE, path);
         }
-        command
     }
 
     /// Builds `windlass` with everything in it, also what its default features leave out, and tells where it is.
@@ -69,11 +74,8 @@ impl Workspace {
 
     /// Builds a program of the project and tells where it is. `what` says which, as arguments of `cargo build`.
     pub(crate) fn build(&self, what: &[&str]) -> anyhow::Result<PathBuf> {
-        let mut command = self.command("cargo", &["build", "--locked"]);
-        command.args(what).args(["--message-format", "json-render-diagnostics"]);
-        let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-        ensure!(output.status.success(), "`cargo build {}` failed", what.join(" "));
-        let artifacts = String::from_utf8(output.stdout)?;
+        let build = ["build", "--locked", "--message-format", "json-render-diagnostics"];
+        let artifacts = self.output_shown("cargo", &[&build, what].concat())?;
         let path = artifacts
             .lines()
             .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
@@ -85,6 +87,17 @@ impl Workspace {
     /// Runs a command to its end; its output goes where this program's goes.
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
         run_to_success(self.command(program, arguments))
+    }
+
+    /// What a command prints on its standard output; its standard error goes where this program's goes.
+    pub(crate) fn output_shown(&self, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.command(program, arguments);
+        let output = command
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("cannot start `{program}`: is it installed?"))?;
+        ensure!(output.status.success(), "`{program} {}` failed", arguments.join(" "));
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// What a command prints on its standard output.

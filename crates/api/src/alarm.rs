@@ -12,6 +12,8 @@ pub struct Alarm {
     /// `rollback_failed`, `poisoned`, `held`, `engine_fault`; `refused` where a task that was started by SQL could not be;
     /// `broker_away` and `message_refused` about brokers; `clock_set_back` about the date of the server's machine;
     /// `damaged_row` where rows of the task are damaged;
+    /// `trigger_failed` where a trigger did not start a task that it should have;
+    /// `device_locked_too_long` and `device_flapping` about devices; `rollout_aborted` where a threshold aborted a rollout;
     /// `store_went_back` where the store lost what it had confirmed.
     pub kind: String,
     /// The task it is about.

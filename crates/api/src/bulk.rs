@@ -29,6 +29,8 @@ pub enum BulkAction {
     Cancel,
     /// No step starts.
     Pause,
+    /// No step starts, and workers stop the attempts that they have.
+    Stop,
     /// Paused tasks continue.
     Resume,
 }
@@ -40,6 +42,7 @@ impl BulkAction {
         match self {
             Self::Cancel => "cancel",
             Self::Pause => "pause",
+            Self::Stop => "stop",
             Self::Resume => "resume",
         }
     }

@@ -4,9 +4,11 @@
 //! server translates between these documents and the engine. Times are RFC 3339 in UTC. Durations in fields
 //! ending in `_ms` are milliseconds. Payloads are JSON objects, passed on unchanged.
 
+mod access;
 mod alarm;
 mod batch;
 mod bulk;
+mod device;
 mod event;
 mod flow;
 mod leader;
@@ -15,21 +17,26 @@ mod list;
 mod lock;
 mod member;
 mod message;
+mod pause;
 mod problem;
 mod queue;
 mod rerun;
+mod rollout;
 mod server;
 mod signal;
 mod span;
 mod status;
 mod task;
 mod task_list;
+mod trigger;
 mod why;
 mod worker;
 
+pub use access::*;
 pub use alarm::*;
 pub use batch::*;
 pub use bulk::*;
+pub use device::*;
 pub use event::*;
 pub use flow::*;
 pub use leader::*;
@@ -38,15 +45,18 @@ pub use list::*;
 pub use lock::*;
 pub use member::*;
 pub use message::*;
+pub use pause::*;
 pub use problem::*;
 pub use queue::*;
 pub use rerun::*;
+pub use rollout::*;
 pub use server::*;
 pub use signal::*;
 pub use span::*;
 pub use status::*;
 pub use task::*;
 pub use task_list::*;
+pub use trigger::*;
 pub use why::*;
 pub use worker::*;
 

@@ -83,8 +83,9 @@ pub struct LimitUsage {
 pub struct LimitHolder {
     /// Id of the task.
     pub task: String,
-    /// Name of the step.
-    pub step: String,
+    /// Name of the step; missing if the task is damaged and cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// Which member of the step, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,

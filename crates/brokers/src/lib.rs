@@ -12,16 +12,21 @@
 //! | `rabbitmq` | RabbitMQ: quorum queues and classic queues |
 //! | `kafka` | Kafka: topics with consumer groups |
 //! | `sqs` | SQS: standard and FIFO queues |
+//!
+//! `mqtt` is MQTT 3.1.1, as a network of devices ([`DeviceNetwork`]): it has topics and no queues.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connect;
 mod dead;
+mod devices;
 mod error;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod message;
-#[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
+#[cfg(feature = "mqtt")]
+mod mqtt;
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod percent;
 mod port;
 mod progress;
@@ -36,10 +41,13 @@ mod sqs;
 pub use self::redis::Redis;
 pub use connect::connect;
 pub use dead::{REASON_HEADER, bury};
+pub use devices::{DeviceCommand, DeviceMessage, DeviceNetwork};
 pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
 pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
+#[cfg(feature = "mqtt")]
+pub use mqtt::{Mqtt, MqttSettings, MqttVersion};
 pub use port::{Broker, Consumer, ConsumerSettings};
 pub use progress::{Positions, Progress};
 #[cfg(feature = "rabbitmq")]

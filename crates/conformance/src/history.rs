@@ -78,6 +78,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         waits: Vec::new(),
         results: Vec::new(),
         logs: Vec::new(),
+        journal: Vec::new(),
         messages: Vec::new(),
         submit_key: None,
         consumes: None,

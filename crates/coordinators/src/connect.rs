@@ -13,12 +13,37 @@ const PRODUCTS: &[(&str, &str, &str)] = &[
 ];
 
 /// Makes the coordinator of a URL: `consul://`, `etcd://`, `zookeeper://` or, for a Windlass server, `http://`, with one
-/// or more addresses (`etcd://a:2379,b:2379`). Does not connect yet.
+/// or more addresses (`etcd://a:2379,b:2379`). Two URLs with a blank between them, the second one of a Windlass server, are
+/// a coordinator that chooses and a server that confirms ([`Confirmed`](crate::Confirmed)). Does not connect yet.
 ///
 /// # Errors
 /// When the scheme is unknown, or its product is not in this build. The error does not contain the URL, which
 /// may contain a password.
 pub fn connect(url: &str) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
+    connect_with_token(url, None)
+}
+
+/// The same with an access token for a Windlass server. The other coordinators do not get it.
+///
+/// # Errors
+/// As [`connect`], and when the token has characters that a header cannot have.
+pub fn connect_with_token(url: &str, token: Option<&str>) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
+    match url.trim().split_once(' ') {
+        None => connect_one(url, token),
+        #[cfg(feature = "windlass")]
+        Some((chooser, server)) => {
+            let server = crate::Windlass::new(server.trim_start())?.with_token(token)?;
+            Ok(Arc::new(crate::Confirmed::new(connect_one(chooser, None)?, server)))
+        }
+        #[cfg(not(feature = "windlass"))]
+        Some(_) => Err(CoordinatorError::Invalid(
+            "a server that confirms elections is not in this build: build it with `--features windlass`"
+                .to_owned(),
+        )),
+    }
+}
+
+fn connect_one(url: &str, token: Option<&str>) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let product = PRODUCTS.iter().find(|(_, of, _)| *of == scheme);
     let Some((name, _, feature)) = product else {
@@ -28,13 +53,15 @@ pub fn connect(url: &str) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
             schemes.join("://, ")
         )));
     };
+    // Only for a server.
+    let _ = token;
     match *feature {
         #[cfg(feature = "consul")]
         "consul" => Ok(Arc::new(crate::Consul::new(url)?)),
         #[cfg(feature = "etcd")]
         "etcd" => Ok(Arc::new(crate::Etcd::new(url)?)),
         #[cfg(feature = "windlass")]
-        "windlass" => Ok(Arc::new(crate::Windlass::new(url)?)),
+        "windlass" => Ok(Arc::new(crate::Windlass::new(url)?.with_token(token)?)),
         #[cfg(feature = "zookeeper")]
         "zookeeper" => Ok(Arc::new(crate::ZooKeeper::new(url)?)),
         _ => Err(CoordinatorError::Invalid(format!(
@@ -54,6 +81,15 @@ mod tests {
             assert!(error.contains("consul://, etcd://, zookeeper://, http://"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    #[cfg(all(feature = "etcd", feature = "windlass"))]
+    fn a_second_url_is_the_server_that_confirms() {
+        let coordinator = connect("etcd://user:secret@h http://server:7700/x").unwrap();
+        assert_eq!(coordinator.name(), "etcd://h:2379 http://server:7700/x");
+        let error = connect("etcd://h etcd://i").err().unwrap().to_string();
+        assert!(error.contains("expected http://"), "{error}");
     }
 
     #[test]

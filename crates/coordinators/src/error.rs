@@ -15,6 +15,9 @@ pub enum CoordinatorError {
     /// The leadership has ended: stop at once.
     #[error("the leadership has ended: {0}")]
     Lost(String),
+    /// The candidate was elected, and cannot act because somebody else leads whom another coordinator has elected.
+    #[error("{0}")]
+    Contested(String),
     /// The URL, the name or the lease is invalid for the product or for this server's settings.
     #[error("{0}")]
     Invalid(String),
@@ -24,6 +27,6 @@ impl CoordinatorError {
     /// Whether the same call may succeed later without a change by the caller.
     #[must_use]
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::Contested(_))
     }
 }

@@ -21,6 +21,8 @@ mod bound;
 mod campaign;
 #[cfg(any(feature = "consul", feature = "etcd", feature = "windlass", feature = "zookeeper"))]
 mod candidate;
+#[cfg(feature = "windlass")]
+mod confirmed;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connect;
@@ -41,13 +43,15 @@ mod zookeeper;
 
 pub use bound::Bound;
 pub use campaign::{Campaign, Leader};
-pub use connect::connect;
+#[cfg(feature = "windlass")]
+pub use confirmed::Confirmed;
+pub use connect::{connect, connect_with_token};
 #[cfg(feature = "consul")]
 pub use consul::{Consul, Kv, KvChange, KvCommitted, KvEntry, KvList};
 pub use error::CoordinatorError;
 #[cfg(feature = "etcd")]
 pub use etcd::Etcd;
-pub use port::{Coordinator, Leadership};
+pub use port::{Coordinator, Leadership, Withdrawal};
 #[cfg(feature = "windlass")]
 pub use windlass::Windlass;
 #[cfg(feature = "zookeeper")]

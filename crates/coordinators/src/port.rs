@@ -1,10 +1,17 @@
 //! The port: the operations of a coordinator that Windlass uses.
 
-use std::time::{Duration, Instant};
+use std::{
+    future::pending,
+    pin::Pin,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 
 use crate::{Campaign, CoordinatorError, Leader};
+
+/// Ready when a candidate stops waiting.
+pub type Withdrawal<'w> = Pin<Box<dyn Future<Output = ()> + Send + 'w>>;
 
 /// Elects leaders. It connects when it is first used, and again after a lost connection. Where the URL has
 /// several addresses, a call tries them in turn, and the next call begins with the one that answered last.
@@ -34,7 +41,24 @@ pub trait Coordinator: Send + Sync + 'static {
     ///
     /// # Errors
     /// All but [`CoordinatorError::Lost`].
-    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError>;
+    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
+        loop {
+            if let Some(leadership) = self.campaign_until(campaign, Box::pin(pending())).await? {
+                return Ok(leadership);
+            }
+        }
+    }
+
+    /// The same until `withdrawn` is ready. Then the candidate leaves nothing behind that others would wait for, if the
+    /// coordinator answers, and this returns `None`: within 2.5 s.
+    ///
+    /// # Errors
+    /// All but [`CoordinatorError::Lost`].
+    async fn campaign_until(
+        &self,
+        campaign: &Campaign,
+        withdrawn: Withdrawal<'_>,
+    ) -> Result<Option<Box<dyn Leadership>>, CoordinatorError>;
 
     /// The leader of a name, if there is one.
     ///

@@ -12,6 +12,18 @@ use crate::{Actor, Name, StuckKind, TaskId, Timestamp};
 pub struct AlarmId(pub Arc<str>);
 
 impl AlarmId {
+    /// The alarm about `kind` of trouble with a device.
+    #[must_use]
+    pub fn of_device(kind: AlarmKind, device: &Name) -> Self {
+        Self(format!("{}.{device}", kind.as_str()).into())
+    }
+
+    /// The device of an alarm of this kind, if it is one about a device.
+    #[must_use]
+    pub fn device(&self, kind: AlarmKind) -> Option<Name> {
+        Name::new(self.0.strip_prefix(kind.as_str())?.strip_prefix('.')?).ok()
+    }
+
     /// The alarm about `kind` of trouble with a step of a task.
     #[must_use]
     pub fn new(kind: impl Into<AlarmKind>, task: TaskId, step: Option<&Name>) -> Self {
@@ -56,6 +68,14 @@ pub enum AlarmKind {
     StoreWentBack,
     /// [`StuckKind::QueueBlocked`].
     QueueBlocked,
+    /// A trigger did not start a task that it should have; concerns no task: [`TaskId::NONE`].
+    TriggerFailed,
+    /// A task has a device for too long.
+    DeviceLockedTooLong,
+    /// A device becomes online and offline again and again; concerns no task: [`TaskId::NONE`].
+    DeviceFlapping,
+    /// A threshold aborted a rollout; concerns no task: [`TaskId::NONE`].
+    RolloutAborted,
 }
 
 impl From<StuckKind> for AlarmKind {
@@ -86,6 +106,10 @@ impl AlarmKind {
             Self::DamagedRow => "damaged_row",
             Self::StoreWentBack => "store_went_back",
             Self::QueueBlocked => StuckKind::QueueBlocked.as_str(),
+            Self::TriggerFailed => "trigger_failed",
+            Self::DeviceLockedTooLong => "device_locked_too_long",
+            Self::DeviceFlapping => "device_flapping",
+            Self::RolloutAborted => "rollout_aborted",
         }
     }
 }

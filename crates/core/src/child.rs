@@ -175,7 +175,7 @@ impl Task {
     pub fn runs_flow(&self, step: usize) -> Option<&Name> {
         match &self.flow.steps.get(step)?.run.doer {
             Doer::Flow { name } => Some(name),
-            Doer::Worker { .. } | Doer::Signal { .. } => None,
+            Doer::Worker { .. } | Doer::Signal { .. } | Doer::Device(_) => None,
         }
     }
 

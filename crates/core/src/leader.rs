@@ -55,6 +55,21 @@ pub fn leader_lock(name: &str) -> Option<LockName> {
     Name::new(&format!("{LEADER_PREFIX}{}", name.replace('.', "..").replace('/', ".-"))).ok()
 }
 
+/// The place before all locks of leaders, in the order of names.
+///
+/// # Panics
+/// Never: the prefix is a name.
+#[must_use]
+pub fn before_leader_locks() -> LockName {
+    Name::new(LEADER_PREFIX).expect("the prefix is a name")
+}
+
+/// Whether this may be the lock of a leader.
+#[must_use]
+pub fn is_leader_lock(name: &LockName) -> bool {
+    name.as_str().starts_with(LEADER_PREFIX)
+}
+
 /// What becomes of a candidate.
 pub(crate) enum Standing {
     /// It leads already, and has renewed.
@@ -180,6 +195,32 @@ mod tests {
             matches!(&resigned[..], [Message::Granted { owner, .. }] if owner.task == TaskId(3)),
             "{resigned:?}"
         );
+    }
+
+    #[test]
+    fn a_leader_is_deposed_only_at_the_version_that_was_seen() {
+        let mut lock = Lock::new(Name::new("leader..x").expect("a name"), 0);
+        let first = lead(&mut lock, candidacy(1)).expect("it is free");
+        let seen = lock.version;
+        lead(&mut lock, Candidacy { renews: Some(first), ..candidacy(1) });
+        tell(&mut lock, &LockCommand::Depose { version: seen }, 2);
+        assert_eq!(lock.fence_of(1), Some(first), "it has renewed");
+        let version = lock.version;
+        assert_eq!(tell(&mut lock, &LockCommand::Depose { version }, 3), []);
+        assert!(lock.is_free() && lock.leader.is_none());
+        assert_eq!(lead(&mut lock, Candidacy { renews: Some(first), ..candidacy(1) }), None);
+        assert!(lead(&mut lock, candidacy(2)).expect("it is free") > first);
+        let mut of_a_task = Lock::new(Name::new("disk").expect("a name"), 0);
+        tell(&mut of_a_task, &LockCommand::Acquire { owner: owner(1) }, 5);
+        let version = of_a_task.version;
+        tell(&mut of_a_task, &LockCommand::Depose { version }, 6);
+        assert!(!of_a_task.is_free(), "only leaders are deposed");
+    }
+
+    #[test]
+    fn locks_of_leaders_come_after_their_place() {
+        let lock = leader_lock("a").expect("a name");
+        assert!(is_leader_lock(&lock) && lock > before_leader_locks());
     }
 
     #[test]

@@ -14,18 +14,23 @@
 
 mod alarm;
 mod child;
+mod device;
 mod expression;
 mod flow;
 mod leader;
+mod learn;
 mod lock;
 pub mod planted;
+mod rollout;
 mod rules;
 mod task;
 pub(crate) mod transition;
+mod trigger;
 pub(crate) mod values;
 
 pub use alarm::*;
 pub use child::*;
+pub use device::*;
 pub use expression::{
     EVALUATION_STEPS_PER_TRANSITION_MAX, EXPRESSION_BYTES_MAX, EXPRESSION_CONSTANT_STEPS_MAX,
     EXPRESSION_DEPTH_MAX, EXPRESSION_LOOPS_MAX, EXPRESSION_MEMBER_STEPS_MAX, EXPRESSION_STEPS_MAX,
@@ -33,8 +38,11 @@ pub use expression::{
 };
 pub use flow::*;
 pub use leader::*;
+pub use learn::*;
 pub use lock::*;
+pub use rollout::*;
 pub use rules::{DATA_CODE, DEADLINE_CODE, START_CODE, TIMEOUT_CODE, wants_lock};
 pub use task::*;
 pub use transition::*;
+pub use trigger::*;
 pub use values::*;

@@ -172,6 +172,11 @@ pub enum LockCommand {
     },
     /// A process requests it as a leader, or renews it. It never waits in the lock.
     Lead(Candidacy),
+    /// Its leader has not renewed for long: it is deposed, unless it has renewed meanwhile.
+    Depose {
+        /// The version that a server has seen for long.
+        version: u64,
+    },
 }
 
 /// The result of a command to a lock.
@@ -315,6 +320,13 @@ impl Lock {
                 Standing::IsElected => next.elect(candidacy, now),
                 Standing::StandsBy => return Ok(None),
             },
+            LockCommand::Depose { version } => {
+                let stands = self.version == *version || is_planted(Bug::RenewalOvertaken);
+                if self.leader.is_none() || !stands {
+                    return Ok(None);
+                }
+                next.free();
+            }
         }
         let released = matches!(command, LockCommand::Release { .. });
         if !(released && is_planted(Bug::LockNotPassedOn)) {

@@ -6,21 +6,31 @@
 use std::{
     future::pending,
     pin::pin,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures_util::future::select;
 use thiserror::Error;
-use windlass_core::{AlarmId, AlarmRejection, LockName, LockRejection, Millis, Name, Rejection, TaskId};
+use windlass_core::{
+    AlarmId, AlarmRejection, DefinitionFault, LockName, LockRejection, Millis, Name, Rejection, RolloutFault,
+    RolloutRejection, TaskId, TriggerRejection,
+};
+use windlass_schedule::ScheduleError;
 use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
     Counts, Feed, RerunRefusal, Rounds, Tokens,
-    commands::leaders::Watched,
+    commands::{
+        ACCESS_TOKENS_MAX, AccessTokenFault, DEVICES_APPLIED_MAX, ROLLOUTS_MAX, ROLLOUTS_OPEN_MAX,
+        TRIGGERS_MAX, leaders::Watched,
+    },
     deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::TaskCache},
     exchange::{Dispatching, sessions::LocalSessions},
     queries::{progress::ProgressBoard, queue_rates::QueueRates},
-    services::{LeaseRounds, announcing::Announcing, leading::Leading, offering::Offering},
+    services::{DevicesChanged, LeaseRounds, announcing::Announcing, leading::Leading, offering::Offering},
 };
 
 /// Accepts tasks, hands out attempts, processes reports. Cheap to share; see the crate's page for the services that
@@ -51,6 +61,14 @@ pub struct Engine {
     pub(crate) latest: LatestTime,
     pub(crate) offering: Offering,
     pub(crate) announcing: Announcing,
+    /// Devices were declared or removed here since this server's device keeper has read them.
+    pub(crate) devices_changed: DevicesChanged,
+    /// Triggers were changed here since this server's device keeper has read them.
+    pub(crate) topics_changed: AtomicBool,
+    /// Set when a trigger was changed on this server.
+    pub(crate) triggers_changed: Signal,
+    /// Set when a rollout was changed on this server.
+    pub(crate) rollouts_changed: Signal,
 }
 
 /// Why the engine refused a request. Nothing was changed.
@@ -127,6 +145,99 @@ pub enum EngineError {
     /// Each try conflicted with other changes: try again.
     #[error("others changed it at the same time")]
     Conflict,
+    /// The device was not declared.
+    #[error("there is no device {0}")]
+    UnknownDevice(Name),
+    /// A device cannot be used as it is declared.
+    #[error("device {}: {message}", .index + 1)]
+    UnusableDevice {
+        /// Its place among those that were declared together, from 0.
+        index: usize,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+    /// Too many devices were declared together.
+    #[error("{0} devices are too many for one call: declare at most {DEVICES_APPLIED_MAX} at a time")]
+    TooManyDevices(usize),
+    /// The device cannot be removed: a task has its lock, or waits for it.
+    #[error("the device {device} is in use")]
+    DeviceInUse {
+        /// The device.
+        device: Name,
+        /// The number of executions that wait for it.
+        waiting: usize,
+    },
+    /// There is no such trigger.
+    #[error("there is no trigger {0}")]
+    UnknownTrigger(Name),
+    /// The state of the trigger does not allow it.
+    #[error("the trigger cannot be changed: {0}")]
+    TriggerRejected(#[from] TriggerRejection),
+    /// The definition of a trigger cannot work.
+    #[error(transparent)]
+    DefinitionFault(#[from] DefinitionFault),
+    /// The schedule of a trigger cannot work.
+    #[error(transparent)]
+    ScheduleRefused(#[from] ScheduleError),
+    /// The parameters of a task that a trigger starts cannot be computed.
+    #[error("the parameters of the flow {flow}: {message}")]
+    TriggerParams {
+        /// The flow.
+        flow: Name,
+        /// Why.
+        message: String,
+    },
+    /// The store has as many triggers as it may have.
+    #[error(
+        "there are {TRIGGERS_MAX} triggers, which is the limit: remove one, or let one trigger start several flows"
+    )]
+    TooManyTriggers,
+    /// There is no such rollout.
+    #[error("there is no rollout {0}")]
+    UnknownRollout(Name),
+    /// Another rollout has the name.
+    #[error(
+        "there is a rollout {0} with another definition: use another name, or remove that one once it has ended"
+    )]
+    RolloutExists(Name),
+    /// The state of the rollout does not allow it.
+    #[error("the rollout cannot be changed: {0}")]
+    RolloutRejected(#[from] RolloutRejection),
+    /// The definition of a rollout cannot work.
+    #[error(transparent)]
+    RolloutFault(#[from] RolloutFault),
+    /// The flow of a rollout does the same for all devices.
+    #[error(
+        "no step of the flow {0} depends on the parameters `device` and `device_labels`, so each device would get the same \
+         jobs: write `device: {{expression: device}}` in its steps"
+    )]
+    RolloutIgnoresDevice(Name),
+    /// No device has the labels of a rollout.
+    #[error("no device has these labels: GET /v1/devices lists the devices with their labels")]
+    NoDevices,
+    /// The store has as many rollouts as it may have.
+    #[error(
+        "there are {all} rollouts, and {open} of them have not ended: the limits are {ROLLOUTS_MAX} and \
+         {ROLLOUTS_OPEN_MAX}; remove rollouts that have ended, or wait for their end"
+    )]
+    TooManyRollouts {
+        /// All.
+        all: usize,
+        /// Those that have not ended.
+        open: usize,
+    },
+    /// There is no such access token.
+    #[error("there is no access token {0}")]
+    UnknownAccessToken(Name),
+    /// Another access token has the name.
+    #[error("there is an access token {0}: use another name, or revoke that one first")]
+    AccessTokenExists(Name),
+    /// An access token cannot work as it is described.
+    #[error(transparent)]
+    AccessTokenFault(#[from] AccessTokenFault),
+    /// The store has as many access tokens as it may have.
+    #[error("there are {ACCESS_TOKENS_MAX} access tokens, which is the limit: revoke those that nobody uses")]
+    TooManyAccessTokens,
     /// No task has this exclusive queue.
     #[error("no task has the exclusive queue {0}")]
     NoQueueHolder(LockName),
@@ -147,6 +258,18 @@ pub enum EngineError {
 }
 
 impl Engine {
+    /// Whether this server has a network of devices.
+    #[must_use]
+    pub fn has_devices(&self) -> bool {
+        self.leading.wants_devices.load(Ordering::Relaxed)
+    }
+
+    /// These devices were declared or removed: the device keeper of this server reads them at once.
+    pub(crate) fn note_devices<'n>(&self, names: impl IntoIterator<Item = &'n Name>) {
+        self.devices_changed.note(names);
+        self.offering.stir();
+    }
+
     /// An engine over `store`. `random` makes this server's ids distinct from those of other servers.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, random: u64) -> Self {
@@ -174,6 +297,10 @@ impl Engine {
             latest: LatestTime::default(),
             offering: Offering::default(),
             announcing: Announcing::default(),
+            devices_changed: DevicesChanged::default(),
+            topics_changed: AtomicBool::new(false),
+            triggers_changed: Signal::default(),
+            rollouts_changed: Signal::default(),
         }
     }
 

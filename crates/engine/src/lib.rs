@@ -31,3 +31,4 @@ pub use engine::*;
 pub use exchange::*;
 pub use queries::*;
 pub use services::{FAILING_AFTER, OfferedAt, Rounds, RoundsOf};
+pub use windlass_schedule::rfc3339;

@@ -1,4 +1,4 @@
-//! One power cut: the store is opened on what was left, and must hold what was promised.
+//! One power cut: opens the store on the files that are left, and checks that the store keeps its guarantees.
 
 use std::{
     fmt, fs,
@@ -29,24 +29,24 @@ use crate::{
 pub enum Fault {
     /// The store does not open, or cannot be read.
     Refused,
-    /// What was acknowledged is not there: so many entries, or that it was ever opened.
+    /// Acknowledged entries are missing: how many. Or the store has lost that it was opened before.
     Missing(usize),
-    /// It holds what no whole number of entries makes.
+    /// The contents of the store do not match any whole number of entries.
     Half,
-    /// `doctor` finds something wrong.
+    /// `doctor` finds a problem.
     Damaged,
-    /// It takes no commits, or does not keep them.
+    /// The store refuses commits, or loses them.
     Stuck,
 }
 
-/// Something that was found.
+/// A problem that was found.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// Which cut it was.
+    /// The number of the cut.
     pub cut: usize,
-    /// After how many operations.
+    /// The number of operations before the cut.
     pub position: usize,
-    /// What is wrong.
+    /// The kind of problem.
     pub fault: Fault,
     /// Details, for people.
     pub details: String,
@@ -59,16 +59,16 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was promised by the time of the cut.
+/// What the store must hold, according to what it had acknowledged at the time of the cut.
 #[derive(Debug, Clone)]
 pub(crate) struct Promise {
-    /// Of the entries in their order, at least the acknowledged ones are there and at most the given ones.
+    /// The number of entries, in their order: at least the acknowledged ones, at most those that were passed to the store.
     pub(crate) entries: RangeInclusive<usize>,
-    /// The last opening whose state was told.
+    /// The last opening that returned the state of the store.
     pub(crate) opening: Option<Opening>,
 }
 
-/// What every check of a recording needs.
+/// What all checks of a recording need.
 #[derive(Debug)]
 pub(crate) struct Checker {
     pub(crate) names: Names,
@@ -80,7 +80,7 @@ pub(crate) struct Checker {
 pub(crate) struct Problem {
     pub(crate) fault: Fault,
     pub(crate) details: String,
-    /// What the store holds, where it could be read and is not what it should be.
+    /// What the store holds, if it can be read and differs from what it should hold.
     pub(crate) contents: Option<Contents>,
 }
 
@@ -90,21 +90,21 @@ impl Problem {
     }
 }
 
-/// A store that was opened on an image and holds what was promised.
+/// A store that was opened on an image and keeps its guarantees.
 struct Opened {
     sink: SqliteSink,
     opening: Opening,
 }
 
 impl Checker {
-    /// Lays `image` out in a folder of its own and checks what the store makes of it. The error is one of this
+    /// Writes `image` into a folder of its own and checks how the store works on it. The outer error is an error of this
     /// machine.
     pub(crate) fn check(&self, image: &Image, promise: &Promise) -> anyhow::Result<Result<(), Problem>> {
         let place = lay_out(image)?;
         Ok(self.open(place.path(), promise).and_then(|opened| goes_on(opened, place.path())))
     }
 
-    /// As [`Checker::check`], and then the start itself is cut off somewhere, and what that leaves is checked.
+    /// As [`Checker::check`]. Then the power is cut during the start of the store as well, and what is left is checked.
     pub(crate) fn check_twice(
         &self,
         image: &Image,
@@ -130,7 +130,7 @@ impl Checker {
         let position = random.usize(..=told_at);
         let mut disk = Disk::new(&start, Honesty::Honest);
         disk.advance(position);
-        // Whether somebody knows of this start depends on whether its state was told by then.
+        // If the cut came before the start had returned its state, no caller knows of this start.
         let known = if position == told_at { Some(opening) } else { promise.opening };
         let promise = Promise { opening: known, ..promise.clone() };
         let second = self.check(&disk.cut(random), &promise)?;
@@ -140,7 +140,7 @@ impl Checker {
         }))
     }
 
-    /// Opens the store in `folder` and compares what it holds with what was promised.
+    /// Opens the store in `folder` and checks its contents against `promise`.
     fn open(&self, folder: &Path, promise: &Promise) -> Result<Opened, Problem> {
         let sink = SqliteSink::open(&folder.join(FILE), options())
             .map_err(|error| Problem::new(Fault::Refused, error))?;
@@ -149,10 +149,10 @@ impl Checker {
         let opening = Opening { at: 0, epoch: recovered.epoch, token_key: recovered.token_key };
         if let Some(before) = promise.opening {
             if opening.token_key != before.token_key {
-                return Err(Problem::new(Fault::Missing(*promise.entries.start()), "it is a new store"));
+                return Err(Problem::new(Fault::Missing(*promise.entries.start()), "the store is a new one"));
             }
             if opening.epoch <= before.epoch {
-                let details = format!("epoch {} comes a second time", opening.epoch);
+                let details = format!("the epoch {} occurs a second time", opening.epoch);
                 return Err(Problem::new(Fault::Missing(0), details));
             }
         }
@@ -161,12 +161,12 @@ impl Checker {
         if promise.entries.clone().any(|count| self.references.matches(count, digest)) {
             return Ok(Opened { sink, opening });
         }
-        let details = "it holds something else than what was given to it".to_owned();
+        let details = "the contents do not match what was passed to the store".to_owned();
         Err(Problem { fault: Fault::Half, details, contents: Some(contents) })
     }
 }
 
-/// The store takes a commit and keeps it, and nothing is wrong with it then.
+/// Checks that the store accepts a commit and keeps it, and that `doctor` finds no problem.
 fn goes_on(opened: Opened, folder: &Path) -> Result<(), Problem> {
     let path = folder.join(FILE);
     let stuck = |error: &dyn fmt::Display| Problem::new(Fault::Stuck, error);
@@ -192,7 +192,7 @@ fn goes_on(opened: Opened, folder: &Path) -> Result<(), Problem> {
     }
     let ended = |report: &Report| report.ended.values().sum::<u64>();
     if ended(&after) != ended(&before) + 1 {
-        return Err(stuck(&"a commit was acknowledged and is not there"));
+        return Err(stuck(&"an acknowledged commit is missing"));
     }
     Ok(())
 }
@@ -200,7 +200,7 @@ fn goes_on(opened: Opened, folder: &Path) -> Result<(), Problem> {
 fn lay_out(image: &Image) -> anyhow::Result<TempDir> {
     let place = tempfile::tempdir()?;
     for (name, bytes) in image {
-        fs::write(place.path().join(name), bytes).context("an image cannot be written")?;
+        fs::write(place.path().join(name), bytes).context("cannot write an image")?;
     }
     Ok(place)
 }

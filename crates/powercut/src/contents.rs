@@ -1,4 +1,4 @@
-//! All that a store holds, as lines that can be compared.
+//! The contents of a store, as lines that can be compared.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use windlass_store::{
 
 use crate::ledger::{Entry, Work};
 
-/// Names of all that was ever given to a store: what is asked for when it is read whole.
+/// The ids and keys of everything that was passed to a store. They are needed to read the whole store.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     tasks: Vec<TaskId>,
@@ -23,7 +23,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The names in these entries.
+    /// The ids and keys in these entries.
     pub(crate) fn of(entries: &[Arc<Entry>]) -> Self {
         let (mut tasks, mut keys) = (BTreeSet::new(), BTreeSet::new());
         for entry in entries {
@@ -39,12 +39,12 @@ impl Names {
     }
 }
 
-/// What a store holds: a line for each thing, in an order of its own.
+/// The contents of a store: one line for each item, sorted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Contents(BTreeSet<String>);
 
 impl Contents {
-    /// Reads everything from `sink`, of which `recovered` was just told.
+    /// Reads everything from `sink`, which has just returned `recovered`.
     pub(crate) async fn read(
         sink: &dyn RowSink,
         recovered: Recovered,
@@ -84,14 +84,14 @@ impl Contents {
         Ok(Self(lines))
     }
 
-    /// A number that only equal contents share, but for a chance that does not matter.
+    /// A hash of the contents. Different contents have the same hash only by a negligible chance.
     pub(crate) fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.0.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Lines that are here and not in `other`.
+    /// The lines that are not in `other`.
     pub(crate) fn lines_beyond<'c>(&'c self, other: &'c Self) -> impl Iterator<Item = &'c str> {
         self.0.difference(&other.0).map(String::as_str)
     }

@@ -19,33 +19,34 @@ use crate::{
     references::{References, replay},
 };
 
-/// One start in so many is cut off as well.
+/// One of this number of starts is cut off as well.
 const CUT_STARTS: u32 = 4;
 
-/// How many operations before the state is told a start is looked at closely.
+/// A cut during a start comes within this number of operations before the start returns its state.
 const START_OPERATIONS: usize = 80;
 
-/// How many entries a store may have lost from its end to be told from one that is torn: it is read after each.
+/// How many entries a store may have lost from its end and still count as a store with lost entries. With more, it counts
+/// as torn. The reference is read after each of these entries.
 const LOST_MAX: usize = 32;
 
-/// What many power cuts came to.
+/// The results of many power cuts.
 #[derive(Debug, Clone)]
 pub struct Figures {
-    /// How many power cuts.
+    /// The number of power cuts.
     pub cuts: usize,
-    /// How many starts after them were cut off as well.
+    /// The number of starts that were cut off as well.
     pub cut_starts: usize,
-    /// What was done to the disk in the recording: writes, syncs, and so on.
+    /// The number of operations on the disk in the recording: writes, syncs, and so on.
     pub operations: usize,
-    /// What the store was given in the recording: batches and sweeps.
+    /// The number of entries in the recording: batches and sweeps that were passed to the store.
     pub entries: usize,
-    /// Acknowledged entries that were looked for, over all cuts.
+    /// The number of acknowledged entries that were checked, over all cuts.
     pub acknowledged: usize,
-    /// How many of them were not there.
+    /// The number of them that were missing.
     pub missing: usize,
-    /// What is wrong.
+    /// The problems that were found.
     pub findings: Vec<Finding>,
-    /// How long the cuts took, without the recording.
+    /// The duration of the cuts, without the recording.
     pub time: Duration,
 }
 
@@ -62,21 +63,21 @@ impl fmt::Display for Figures {
     }
 }
 
-/// One power cut that is to be.
+/// A planned power cut.
 #[derive(Debug)]
 struct Cut {
-    /// Its number; with the seed it gives all chances of this cut.
+    /// Its number. With the seed it determines all random choices of this cut.
     number: usize,
-    /// After how many operations.
+    /// The number of operations before the cut.
     position: usize,
 }
 
 impl Recorded {
-    /// Cuts the power `count` times, at places that `seed` gives, over a disk of this honesty. Where `only` is
-    /// given it is that cut alone.
+    /// Cuts the power `count` times, at places that depend on `seed`, over a disk of this honesty. With `only`, makes
+    /// this cut alone.
     ///
     /// # Errors
-    /// When something fails that is no affair of the store, such as writing images.
+    /// When something fails that does not concern the store, such as writing images.
     pub fn cut(&self, count: usize, seed: u64, honesty: Honesty, only: Option<usize>) -> Result<Figures> {
         let mut cuts = self.choose(count, seed);
         cuts.retain(|cut| only.is_none_or(|number| number == cut.number));
@@ -121,9 +122,9 @@ impl Recorded {
         Ok(figures)
     }
 
-    /// Where the power is cut, in the order of the recording: half of the places anywhere, most of which are in
-    /// writes to the log; a quarter about everything else, such as what a checkpoint does; a quarter while the
-    /// store is made or opened.
+    /// The places where the power is cut, in the order of the recording. Half of them are anywhere; most of these are in
+    /// writes to the log. A quarter is near all other operations, such as those of a checkpoint. A quarter is in the
+    /// creation or opening of the store.
     fn choose(&self, count: usize, seed: u64) -> Vec<Cut> {
         let mut random = Rng::with_seed(seed);
         let end = self.recording.operations.len();
@@ -141,7 +142,7 @@ impl Recorded {
         cuts
     }
 
-    /// The operations that are no writes to a log and no syncs of one.
+    /// The operations that are neither writes to a log nor syncs of one.
     fn outside_logs(&self) -> Vec<usize> {
         let mut logs = BTreeSet::new();
         let mut others = Vec::new();
@@ -163,7 +164,8 @@ impl Recorded {
         Promise { entries: self.promised_entries(position), opening: opening.copied() }
     }
 
-    /// How many entries may be there: those that were acknowledged, and those that were on their way.
+    /// The possible number of entries: at least those that were acknowledged, at most those that had been passed to the
+    /// store.
     fn promised_entries(&self, position: usize) -> RangeInclusive<usize> {
         let is_acknowledged = |at: &std::sync::OnceLock<usize>| at.get().is_some_and(|at| *at <= position);
         let last = self.entries.iter().rposition(|entry| is_acknowledged(&entry.acknowledged_at));
@@ -171,7 +173,7 @@ impl Recorded {
         last.map_or(0, |last| last + 1)..=given
     }
 
-    /// Tells lost entries from torn ones, and what the difference is.
+    /// Distinguishes lost entries from torn ones, and describes the difference.
     fn explain(&self, names: &Names, problem: Problem, promise: &Promise) -> Result<(Fault, String)> {
         let Problem { fault, details, contents } = problem;
         let Some(contents) = contents else { return Ok((fault, details)) };
@@ -188,14 +190,14 @@ impl Recorded {
         Ok(match found {
             Some(count) => {
                 let missing = acknowledged - count;
-                (Fault::Missing(missing), format!("the last {missing} acknowledged entries are not there"))
+                (Fault::Missing(missing), format!("the last {missing} acknowledged entries are missing"))
             }
             None => (fault, format!("{details}: {differences}")),
         })
     }
 }
 
-/// Some of what is not the same.
+/// Some of the differences.
 fn difference(expected: &Contents, found: &Contents) -> String {
     let some = |one: &Contents, other: &Contents| {
         let lines: Vec<&str> = one.lines_beyond(other).collect();

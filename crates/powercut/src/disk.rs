@@ -1,8 +1,8 @@
-//! The disk at one place of a recording, and what a power cut may leave of it.
+//! The state of the disk at one place of a recording, and what a power cut may leave of it.
 //!
-//! What a sync covered is there. What was written since is there or not by sectors of 512 bytes, each as it was
-//! at some time since: the system writes its memory back when it likes, in any order. The length of a file is as
-//! old or as new, and so are the names in the folder.
+//! Synced data is kept. Later writes are kept or lost in sectors of 512 bytes, and each sector has the content of some
+//! moment since the sync: the system writes its memory back at any time and in any order. The length of a file may be old
+//! or new, and so may the names in the folder.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use fastrand::Rng;
 
 use crate::recording::{FileId, Operation, Recording};
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes completely or not at all.
 const SECTOR_BYTES: u64 = 512;
 
-/// A disk that lies: for showing that the checks find it.
+/// Which syncs the disk ignores. Dishonest disks show that the checks find lost data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Honesty {
-    /// What was synced is there.
+    /// The disk keeps synced data.
     Honest,
     /// Syncs of the write-ahead log do nothing, as with `synchronous = NORMAL`.
     IgnoresLogSyncs,
@@ -37,18 +37,18 @@ pub(crate) struct Disk<'r> {
     files: Vec<File<'r>>,
     /// The names that are on the disk.
     names: BTreeMap<String, FileId>,
-    /// What was done to names since they were synced: the file, or nothing for a deleted one.
+    /// Changes of names since the last sync of the folder: the file, or nothing for a deleted one.
     renamed: Vec<(&'r str, Option<FileId>)>,
 }
 
-/// Files by their names.
+/// The contents of files, by name.
 pub(crate) type Image = BTreeMap<String, Vec<u8>>;
 
 #[derive(Debug, Default)]
 struct File<'r> {
     is_log: bool,
     synced: Vec<u8>,
-    /// What was done to it since, with the numbers of the operations.
+    /// Changes since the last sync, with the numbers of their operations.
     since: Vec<(usize, Touch<'r>)>,
 }
 
@@ -58,12 +58,12 @@ enum Touch<'r> {
     Truncate(u64),
 }
 
-/// How a power cut treats what was not synced.
+/// How a power cut treats changes that were not synced.
 #[derive(Debug, Clone, Copy)]
 enum Tear {
-    /// The first so many of the changes are there, those after are not.
+    /// This number of changes is kept, and the later ones are lost.
     Prefix(usize),
-    /// Each sector for itself; chosen by this number.
+    /// Each sector keeps its own number of changes, which is derived from this number.
     Sectors(u64),
 }
 
@@ -80,7 +80,7 @@ impl<'r> Disk<'r> {
         Self { recording, honesty, position: 0, files, names, renamed: Vec::new() }
     }
 
-    /// Goes on until `position` operations are done.
+    /// Applies operations until `position` of them are done.
     pub(crate) fn advance(&mut self, position: usize) {
         let recording = self.recording;
         while self.position < position.min(recording.operations.len()) {
@@ -128,7 +128,7 @@ impl<'r> Disk<'r> {
         }
     }
 
-    /// Everything that was done is there, as without a power cut.
+    /// The files with all changes, as without a power cut.
     pub(crate) fn whole(&self) -> Image {
         let mut names = self.names.clone();
         for (name, file) in &self.renamed {
@@ -141,7 +141,7 @@ impl<'r> Disk<'r> {
         names.into_iter().map(|(name, file)| (name, bytes(file))).collect()
     }
 
-    /// What a power cut leaves, as chance has it.
+    /// The files that a power cut leaves, by random choice.
     pub(crate) fn cut(&self, random: &mut Rng) -> Image {
         let mut names = self.names.clone();
         let kept = prefix(self.renamed.len(), random);
@@ -158,7 +158,7 @@ impl<'r> Disk<'r> {
                 0 => Tear::Prefix(prefix(file.since.len(), random)),
                 _ => Tear::Sectors(random.u64(..)),
             };
-            // What a file grew by and was not written holds zeros, or what the disk had there before.
+            // Where a file grew without being written, it contains zeros or what the disk had there before.
             let stale = if random.bool() { 0 } else { random.u8(..) };
             image.insert(name, file.torn(tear, stale));
         }
@@ -205,7 +205,7 @@ impl File<'_> {
 }
 
 impl Tear {
-    /// How many of `count` changes a sector has seen; the length of the file counts as one.
+    /// The number of changes that a sector has seen, out of `count`. The length of the file counts as a sector.
     fn changes_kept(self, sector: u64, count: usize) -> usize {
         match self {
             Self::Prefix(kept) => kept,
@@ -233,7 +233,7 @@ impl Touch<'_> {
     }
 }
 
-/// How many of `count` changes are kept: none, all or some, each as likely.
+/// The number of changes that are kept, out of `count`: none, all or some, with equal chances.
 fn prefix(count: usize, random: &mut Rng) -> usize {
     match random.u8(..3) {
         0 => 0,
@@ -242,7 +242,7 @@ fn prefix(count: usize, random: &mut Rng) -> usize {
     }
 }
 
-/// The pieces of `start..end` in each sector.
+/// The parts of `start..end` in each sector.
 fn sectors(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut at = start;
     std::iter::from_fn(move || {
@@ -259,7 +259,7 @@ fn rename(names: &mut BTreeMap<String, FileId>, name: &str, file: Option<FileId>
     };
 }
 
-/// Whether a file of this name is a write-ahead log.
+/// Whether a file with this name is a write-ahead log.
 pub(crate) fn is_log(name: &str) -> bool {
     name.ends_with("-wal")
 }

@@ -1,6 +1,6 @@
-//! What the store was given and what it acknowledged, each with its place in the recording.
+//! What was passed to the store and what the store acknowledged, each with its position in the recording.
 //!
-//! The ledger stands between the resident store and its rows, where commits are acknowledged.
+//! The ledger is between the resident store and its rows, where commits are acknowledged.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -12,33 +12,33 @@ use windlass_stores::sqlite::SqliteSink;
 
 use crate::recording::Recorder;
 
-/// Something that changes what the store holds, all of it or nothing.
+/// A change of the store's contents, which takes effect completely or not at all.
 #[derive(Debug, Clone)]
 pub(crate) enum Work {
     /// Changes that are written together.
     Batch(Arc<Batch>),
-    /// Something old is deleted.
+    /// The deletion of old data.
     Sweep(Retention, Now, usize),
 }
 
-/// An entry: work, in the order it was given.
+/// An entry: work, in the order in which it was passed to the store.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) work: Work,
-    /// How many operations there were when it was given.
+    /// The number of operations when it was passed to the store.
     pub(crate) given_at: usize,
-    /// How many operations there were when it was acknowledged.
+    /// The number of operations when it was acknowledged.
     pub(crate) acknowledged_at: OnceLock<usize>,
 }
 
-/// The store was opened.
+/// An opening of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opening {
-    /// How many operations there were when its state was told.
+    /// The number of operations when the opening returned the state of the store.
     pub(crate) at: usize,
-    /// How often it was opened by then.
+    /// How often the store had been opened by then.
     pub(crate) epoch: u32,
-    /// What its tokens are signed with.
+    /// The key of its tokens.
     pub(crate) token_key: [u8; 32],
 }
 
@@ -55,7 +55,7 @@ impl Ledger {
         Self { recorder, entries: Mutex::default(), openings: Mutex::default() }
     }
 
-    /// What was written down by now.
+    /// All entries and openings so far.
     pub(crate) fn read(&self) -> (Vec<Arc<Entry>>, Vec<Opening>) {
         (lock(&self.entries).clone(), lock(&self.openings).clone())
     }
@@ -68,7 +68,7 @@ impl Ledger {
     }
 
     fn acknowledge(&self, entry: &Entry) {
-        // An entry is acknowledged once, so there is nothing to be set over.
+        // An entry is acknowledged only once, so the value is never set already.
         let _ = entry.acknowledged_at.set(self.recorder.position());
     }
 }
@@ -77,7 +77,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The store's rows, with everything written down in the ledger.
+/// The store's rows. The ledger records everything that passes through.
 #[derive(Debug)]
 pub(crate) struct Noted {
     pub(crate) sink: SqliteSink,
@@ -98,7 +98,7 @@ impl Front for Noted {
     }
 
     fn write(&self, batch: Arc<Batch>, written: Written) {
-        // The lock is kept until the sink has it: entries are in the order of the sink.
+        // The lock is kept until the sink has the batch, so that the entries are in the order of the sink.
         let mut entries = lock(&self.ledger.entries);
         let entry = self.ledger.enter(&mut entries, Work::Batch(batch.clone()));
         let ledger = self.ledger.clone();
@@ -112,8 +112,7 @@ impl Front for Noted {
     }
 
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError> {
-        // Nothing else may be given meanwhile, which is the caller's affair: a sweep has no place in the order
-        // of batches that could be known from here.
+        // The caller must not write batches at the same time: the position of a sweep among them would be unknown here.
         let entry = {
             let mut entries = lock(&self.ledger.entries);
             self.ledger.enter(&mut entries, Work::Sweep(*retention, now, limit))

@@ -1,11 +1,15 @@
 //! Power cuts under the SQLite store.
 //!
-//! Killing a process shows nothing about syncs: what it wrote is in the system's memory and reaches the disk all
-//! the same. Here everything that the real store does to its disk is recorded while it works, and the disk is
-//! then built again as a power cut would have left it, at many places of the recording: what was synced is there,
-//! and of what was not, any sectors may be. On each of these disks the real store is opened, and must hold
-//! exactly what some whole number of its transactions made, every acknowledged one among them; `doctor` finds
-//! nothing wrong; it goes on working. Some of the starts are cut off as well.
+//! Killing a process says nothing about syncs: the system keeps what the process wrote in memory, and writes it to the
+//! disk later. So this crate records everything that the real store does to its disk while it works. It then recreates
+//! the disk as a power cut would have left it, at many places of the recording: synced data is kept, and of the other
+//! writes any sectors may be kept. On each of these disks it opens the real store and checks:
+//!
+//! - The contents match a whole number of transactions, and all acknowledged ones are among them.
+//! - `doctor` finds no problem.
+//! - The store accepts and keeps further commits.
+//!
+//! Some of the starts are cut off as well.
 //!
 //! ```text
 //!  walk, stories ─▶ Resident ─▶ ledger ─▶ SqliteSink ─▶ SQLite ─▶ vfs ─▶ files
@@ -14,15 +18,15 @@
 //!                                  └───────▶ check ◀── disk ◀──────┘
 //! ```
 //!
-//! A disk that ignores syncs must be found out, or all of this shows nothing: see [`Honesty`].
+//! The checks must also find a disk that ignores syncs, because they would otherwise prove nothing: see [`Honesty`].
 //!
 //! | file | holds |
 //! |---|---|
-//! | `vfs.rs` | the file system under SQLite that records; the only unsafe code |
-//! | `recording.rs`, `disk.rs` | what was done, and what a power cut leaves of it |
-//! | `ledger.rs` | what was acknowledged when |
-//! | `record.rs`, `story.rs` | what the store is made to do |
-//! | `contents.rs`, `references.rs` | what a store holds, and what it should |
+//! | `vfs.rs` | the file system under SQLite that records everything; the only unsafe code |
+//! | `recording.rs`, `disk.rs` | the operations, and what a power cut leaves of them |
+//! | `ledger.rs` | when each entry was acknowledged |
+//! | `record.rs`, `story.rs` | the work of the store during the recording |
+//! | `contents.rs`, `references.rs` | what a store holds, and what it should hold |
 //! | `check.rs`, `cuts.rs` | one power cut, and many |
 
 mod check;

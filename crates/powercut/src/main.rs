@@ -1,4 +1,4 @@
-//! Cuts the power under the SQLite store many times, and prints what came of it.
+//! Cuts the power under the SQLite store many times, and prints the results.
 
 use std::{process::ExitCode, time::Instant};
 
@@ -12,11 +12,11 @@ struct Cli {
     /// How many power cuts
     #[arg(long, default_value_t = 200)]
     cuts: usize,
-    /// What chances come from
+    /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only the cut with this number, as a finding names it; with the same --cuts and --seed. Threads take turns
-    /// otherwise in each recording, so it is the same cut only as long as the store was not yet opened
+    /// Makes only the cut with this number, which a finding names; use the same --cuts and --seed. The recording differs
+    /// from run to run, because threads take turns, so only a cut before the store was opened is the same
     #[arg(long)]
     only: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! What the store is made to do while it is recorded.
+//! The work of the store during the recording.
 
 use std::{fs, path::Path, sync::Arc, thread};
 
@@ -19,19 +19,19 @@ use crate::{
     story, vfs,
 };
 
-/// Name of the store's file in its folder.
+/// The name of the store's file in its folder.
 pub(crate) const FILE: &str = "windlass.db";
 
-/// Steps of the random walk. Fewer would leave kinds of operations out.
+/// Steps of the random walk. With fewer steps, some kinds of operations would not occur.
 const WALK_STEPS: usize = 2_500;
 
-/// Threads that commit at the same time, so that transactions hold several batches.
+/// Threads that commit at the same time, so that transactions contain several batches.
 const THREADS: u64 = 4;
 
-/// Tasks that each of them takes through.
+/// Tasks that each thread runs.
 const TASKS_PER_THREAD: u64 = 25;
 
-/// What the store did to its disk, and what it acknowledged.
+/// The operations of the store on its disk, and what it acknowledged.
 #[derive(Debug)]
 pub struct Recorded {
     pub(crate) recording: Recording,
@@ -39,20 +39,20 @@ pub struct Recorded {
     pub(crate) openings: Vec<Opening>,
 }
 
-/// A log so small that it is started over all the time, filled ahead as every log.
+/// A small log, so that it starts over all the time. It is filled ahead, as every log is.
 pub(crate) fn options() -> SqliteOptions {
     SqliteOptions { wal_bytes: 256 << 10, ..SqliteOptions::default() }
 }
 
-/// Has a new store in an empty folder do all that stores do, and records it. It is made, closed and opened again;
-/// the first time a random walk goes over it that does everything the port knows, the second time tasks run to
-/// their ends in several threads.
+/// Records a new store that does everything that stores do. The store is created in an empty folder, closed and opened
+/// again. The first time, a random walk uses everything that the port offers. The second time, tasks run to their ends in
+/// several threads.
 ///
 /// # Errors
-/// When the store does not do what it is asked.
+/// When the store does not do what it should.
 ///
 /// # Panics
-/// When it answers wrongly.
+/// When it returns a wrong answer.
 pub fn record(seed: u64) -> Result<Recorded> {
     let place = tempfile::tempdir()?;
     let folder = place.path().canonicalize()?;
@@ -68,14 +68,15 @@ pub fn record(seed: u64) -> Result<Recorded> {
     };
     ensure!(
         recorded.entries.iter().all(|entry| entry.acknowledged_at.get().is_some()),
-        "the store has not acknowledged all it was given"
+        "the store has not acknowledged everything that was passed to it"
     );
-    // What escaped the recording would make every image wrong.
+    // An operation that was not recorded would make every image wrong.
     let mut disk = Disk::new(&recorded.recording, Honesty::Honest);
     disk.advance(recorded.recording.operations.len());
     for (name, bytes) in disk.whole() {
-        let file = fs::read(folder.join(&name)).with_context(|| format!("{name} is recorded"))?;
-        ensure!(file == bytes, "{name} is not what was recorded");
+        let file =
+            fs::read(folder.join(&name)).with_context(|| format!("cannot read the recorded file {name}"))?;
+        ensure!(file == bytes, "{name} differs from the recording");
     }
     Ok(recorded)
 }

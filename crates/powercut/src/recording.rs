@@ -1,4 +1,4 @@
-//! Everything that is done to the files of one folder, in order.
+//! All operations on the files of one folder, in order.
 
 use std::{
     collections::BTreeMap,
@@ -7,17 +7,17 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// One file; a file that is deleted and made again is another one.
+/// A file. A file that is deleted and created again is another one.
 pub(crate) type FileId = usize;
 
-/// Something that was done to the disk.
+/// An operation on the disk.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    /// A file was made.
+    /// A file was created.
     Create {
         /// Its name in the folder.
         name: String,
-        /// Which it is from now on.
+        /// The file that has this name from now on.
         file: FileId,
     },
     /// A file was deleted.
@@ -27,58 +27,58 @@ pub(crate) enum Operation {
     },
     /// Bytes were written.
     Write {
-        /// To which file.
+        /// The file.
         file: FileId,
-        /// Where they begin.
+        /// The offset of the first byte.
         offset: u64,
         /// The bytes.
         data: Vec<u8>,
     },
-    /// A file got another length.
+    /// The length of a file was changed.
     Truncate {
-        /// Which.
+        /// The file.
         file: FileId,
-        /// Its length now.
+        /// The new length.
         length: u64,
     },
     /// A file was synced.
     Sync {
-        /// Which.
+        /// The file.
         file: FileId,
-        /// Operations before this number are on the disk by it; those after were done while it ran.
+        /// Operations before this number are on the disk after the sync. Later ones happened while the sync was running.
         covers: usize,
     },
     /// The names in the folder were synced.
     SyncFolder,
 }
 
-/// Records one folder while it is worked in.
+/// Records a folder while a store works in it.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     inner: Mutex<Inner>,
 }
 
-/// What the recorder knows.
+/// The state of the recorder.
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     found: BTreeMap<String, Vec<u8>>,
     operations: Vec<Operation>,
     names: BTreeMap<String, FileId>,
-    /// Length of each file as far as its operations tell.
+    /// The length of each file according to its operations.
     lengths: Vec<u64>,
 }
 
-/// A folder as it was found, and everything that was done to it since.
+/// The initial content of a folder, and all operations on it since.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    /// The files that were there, whole and on the disk; their numbers follow their names.
+    /// The initial files, complete and on the disk. Their numbers follow the order of their names.
     pub(crate) found: BTreeMap<String, Vec<u8>>,
-    /// What was done, in order.
+    /// The operations, in order.
     pub(crate) operations: Vec<Operation>,
 }
 
 impl Recorder {
-    /// Begins with what is in `folder`.
+    /// Starts with the files in `folder`.
     pub(crate) fn new(folder: &Path) -> io::Result<Self> {
         let mut inner = Inner::default();
         for entry in fs::read_dir(folder)? {
@@ -93,17 +93,17 @@ impl Recorder {
         Ok(Self { inner: Mutex::new(inner) })
     }
 
-    /// Keeps all others from doing something meanwhile, so that the order told is the order done.
+    /// Locks the recorder while an operation is done, so that operations are recorded in the order in which they are done.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many operations there are by now: a power cut after them would be here.
+    /// The number of operations so far. A power cut at this position comes after all of them.
     pub(crate) fn position(&self) -> usize {
         self.lock().position()
     }
 
-    /// What was recorded; it begins anew with nothing.
+    /// Returns the recording. The recorder starts again empty.
     pub(crate) fn take(&self) -> Recording {
         let inner = std::mem::take(&mut *self.lock());
         Recording { found: inner.found, operations: inner.operations }
@@ -111,12 +111,12 @@ impl Recorder {
 }
 
 impl Inner {
-    /// How many operations there are by now.
+    /// The number of operations so far.
     pub(crate) fn position(&self) -> usize {
         self.operations.len()
     }
 
-    /// A file was opened; when the name is new, it was made.
+    /// A file was opened. If the name is new, the file was created.
     pub(crate) fn open(&mut self, name: &str) -> FileId {
         if let Some(file) = self.names.get(name) {
             return *file;
@@ -151,7 +151,7 @@ impl Inner {
         self.operations.push(Operation::SyncFolder);
     }
 
-    /// The length of a file as far as its operations tell.
+    /// The length of a file according to its operations.
     pub(crate) fn length(&self, file: FileId) -> u64 {
         self.lengths[file]
     }

@@ -1,4 +1,4 @@
-//! What a store should hold after so many entries: another one, to which no power cut happened, tells it.
+//! What a store should hold after each number of entries, from a second store without power cuts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +16,12 @@ use crate::{
     record::{FILE, options},
 };
 
-/// Digests of what a store holds, by how many entries were written to it.
+/// Digests of the contents of a store, by the number of entries that were written to it.
 #[derive(Debug, Default)]
 pub(crate) struct References(BTreeMap<usize, u64>);
 
 impl References {
-    /// Those after each number in `counts`.
+    /// The digests after each number in `counts`.
     pub(crate) fn new(entries: &[Arc<Entry>], names: &Names, counts: &BTreeSet<usize>) -> Result<Self> {
         let mut digests = BTreeMap::new();
         replay(entries, names, counts, |count, contents| {
@@ -30,13 +30,13 @@ impl References {
         Ok(Self(digests))
     }
 
-    /// Whether a store with this digest holds what so many entries make.
+    /// Whether a store with this digest holds the result of exactly `count` entries.
     pub(crate) fn matches(&self, count: usize, digest: u64) -> bool {
         self.0.get(&count) == Some(&digest)
     }
 }
 
-/// Writes the entries to a store of its own, and tells what it holds after each number in `counts`.
+/// Writes the entries to a new store, and passes its contents after each number in `counts` to the closure.
 pub(crate) fn replay(
     entries: &[Arc<Entry>],
     names: &Names,
@@ -54,9 +54,9 @@ pub(crate) fn replay(
         match entries.get(count).map(|entry| &entry.work) {
             Some(Work::Batch(batch)) => {
                 let (sender, receiver) = mpsc::channel();
-                // Nobody hears the answer any more only when this function has ended.
+                // The receiver is only dropped when this function has returned.
                 sink.write(batch.clone(), Box::new(move |result| drop(sender.send(result))));
-                receiver.recv().context("a batch was not answered")??;
+                receiver.recv().context("the store did not answer a batch")??;
             }
             Some(Work::Sweep(retention, now, limit)) => drop(block_on(sink.sweep(retention, *now, *limit))?),
             None => {}

@@ -1,4 +1,4 @@
-//! Tasks that run to their end by the real rules, several at a time.
+//! Tasks that run to their ends by the real rules, several at a time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use windlass_core::{
 };
 use windlass_store::{Change, StoredFlow, TaskChange};
 
-/// When everything happens, far behind what the walk before it did.
+/// The time of all events, long after those of the random walk before.
 const AT: Timestamp = Timestamp(1_800_000_000_000);
 
 /// A flow of three steps, each with a rollback.
@@ -37,31 +37,31 @@ pub(crate) fn flow_change(flow: &Arc<Flow>) -> Change {
     Change::Flow(StoredFlow { flow: flow.clone(), created_at: AT })
 }
 
-/// A task on its way.
+/// A task that is running.
 #[derive(Debug)]
 pub(crate) struct Story {
     task: Arc<Task>,
 }
 
 impl Story {
-    /// The task with this number, whose parameters take about `bytes`: several pages make transactions that a cut
-    /// can tear.
+    /// The task with this number, whose parameters have about `bytes` bytes. With several pages, a cut can tear the
+    /// transaction.
     pub(crate) fn new(flow: &Arc<Flow>, number: u64, bytes: usize) -> Result<Self> {
         let params = format!(r#"{{"text":"{}"}}"#, "x".repeat(bytes));
-        let input = Input::new(Json::parse(&params).context("the parameters are no JSON")?, AT);
+        let input = Input::new(Json::parse(&params).context("the parameters are not JSON")?, AT);
         let id = TaskId(u128::try_from(AT.0)? << 80 | 7 << 76 | 2 << 62 | u128::from(number));
         Ok(Self { task: Arc::new(Task::new(id, flow.clone(), input.into())) })
     }
 
-    /// The task is taken in.
+    /// Accepts the task.
     pub(crate) fn accept(&mut self) -> Result<Change> {
         self.apply(&Command::Accept { done: Vec::new(), overrides_unique: false, by: None })
     }
 
-    /// The next attempt succeeds; or, when its step is `failing`, fails for good. Nothing once the task has ended.
+    /// The next attempt succeeds, or fails for good if its step is `failing`. Returns nothing once the task has ended.
     pub(crate) fn go_on(&mut self, failing: Option<usize>) -> Result<Option<Change>> {
         let Some((key, act)) = self.task.acts().find(|(_, act)| act.is_open()) else {
-            ensure!(self.task.is_ended(), "a task that has not ended has nothing to do");
+            ensure!(self.task.is_ended(), "a task has not ended, but nothing is ready");
             return Ok(None);
         };
         let attempt = Attempt { key, number: act.attempt, started_at: Some(AT) };
@@ -95,6 +95,7 @@ impl Story {
             waits,
             results,
             logs: Vec::new(),
+            journal: Vec::new(),
             messages: Vec::new(),
             submit_key: None,
             consumes: None,
@@ -107,8 +108,8 @@ impl Story {
     }
 }
 
-/// Takes tasks with these numbers in and through to their ends, one after the other. Every third one is rolled
-/// back, every fifth one is large, every seventh one stays halfway. Of every other one it is announced what happened.
+/// Accepts the tasks with these numbers and runs them to their ends, one after the other. Every third one is rolled back,
+/// every fifth one is large, every seventh one stops halfway. The events of every second one are announced.
 pub(crate) async fn run(
     store: &dyn windlass_store::Store,
     flow: &Arc<Flow>,
@@ -120,7 +121,7 @@ pub(crate) async fn run(
         let mut next = Some(story.accept()?);
         while let Some(change) = next {
             let outcomes = store.commit(vec![change]).await?;
-            ensure!(outcomes == [windlass_store::Outcome::Committed], "a commit came to {outcomes:?}");
+            ensure!(outcomes == [windlass_store::Outcome::Committed], "a commit resulted in {outcomes:?}");
             next =
                 if number % 7 == 0 && story.task.state.events > 2 { None } else { story.go_on(failing)? };
         }

@@ -1,17 +1,16 @@
-//! A file system under SQLite that passes everything on to the usual one and records it.
+//! A file system under SQLite that forwards everything to the usual one and records it.
 //!
-//! It becomes the default of this process, so the store under test is the real one, unchanged. Only files in
-//! folders that are recorded are looked at. SQLite keeps a table of functions with each open file; here a copy of
-//! the usual table gets its own functions for what changes the disk, and everything else goes straight to the
-//! usual ones:
+//! It becomes the default of this process, so the store under test is the real one, unchanged. It records only files in
+//! the recorded folders. SQLite keeps a table of functions with each open file. Here a copy of the usual table has its
+//! own functions for what changes the disk, and all other calls go directly to the usual functions:
 //!
 //! ```text
 //!   sqlite3_file: │ methods ──▶ own table │ … what the usual file system keeps … │ handle │
 //! ```
 //!
-//! What the store does to the log past SQLite (it fills it ahead with zeros) is found by the length, and counts as
-//! written and not synced until SQLite syncs the file. The shared memory of the log is no file of the disk: every
-//! start makes it anew.
+//! The store writes to the log without SQLite as well, when it fills the log ahead with zeros. Such writes are noticed by
+//! the length of the file, and count as written and not synced until SQLite syncs the file. The shared memory of the log
+//! is not recorded, because every start creates it again.
 
 #![allow(unsafe_code, reason = "SQLite's file systems are tables of C functions")]
 
@@ -36,7 +35,7 @@ use rusqlite::ffi::{
 
 use crate::recording::{FileId, Inner, Recorder};
 
-/// Files that hold transactions. SQLite syncs the folder with the first sync of one that it may have made.
+/// Files that contain transactions. SQLite syncs the folder with the first sync of a file that it may have created.
 const JOURNALS: c_int = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL;
 
 /// The folders that are recorded.
@@ -52,14 +51,14 @@ unsafe impl Sync for Usual {}
 
 static USUAL: OnceLock<Usual> = OnceLock::new();
 
-/// What belongs to an open file that is recorded.
+/// The record of an open file in a recorded folder.
 struct Handle {
     recorder: Arc<Recorder>,
     file: FileId,
     usual: *const sqlite3_io_methods,
-    /// The table SQLite calls.
+    /// The table of functions that SQLite calls.
     methods: sqlite3_io_methods,
-    /// The next sync is to sync the folder as well.
+    /// Whether the next sync also syncs the folder.
     syncs_folder: AtomicBool,
 }
 
@@ -71,7 +70,7 @@ pub(crate) fn begin(folder: &Path) -> io::Result<Arc<Recorder>> {
     Ok(recorder)
 }
 
-/// Records `folder` no more.
+/// Stops recording `folder`.
 pub(crate) fn end(folder: &Path) {
     folders().remove(folder);
 }
@@ -84,8 +83,8 @@ fn folders() -> MutexGuard<'static, BTreeMap<PathBuf, Arc<Recorder>>> {
 fn install() -> io::Result<()> {
     let mut result = SQLITE_OK;
     USUAL.get_or_init(|| {
-        // SAFETY: a null name asks for the default, which lives as long as the process. The copy is leaked, so
-        // SQLite may keep it; what is not replaced in it finds all it needs in the fields that were copied.
+        // SAFETY: a null name asks for the default, which lives as long as the process. The copy is leaked, so SQLite may
+        // keep it. What is not replaced in the copy uses only the fields that were copied.
         unsafe {
             let usual = sqlite3_vfs_find(ptr::null());
             let mut own = *usual;
@@ -98,14 +97,14 @@ fn install() -> io::Result<()> {
             Usual(usual)
         }
     });
-    if result == SQLITE_OK { Ok(()) } else { Err(io::Error::other("SQLite takes no other file system")) }
+    if result == SQLITE_OK { Ok(()) } else { Err(io::Error::other("SQLite refuses another file system")) }
 }
 
 fn usual() -> *mut sqlite3_vfs {
     USUAL.get().map_or(ptr::null_mut(), |usual| usual.0)
 }
 
-/// Where in an open file its handle stands: behind what the usual file system keeps there.
+/// The position of the handle in an open file: behind the data that the usual file system keeps there.
 ///
 /// # Safety
 /// `usual` must be the usual file system.
@@ -243,14 +242,14 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, length: i64) -> c_int {
         let mut recorded = handle.recorder.lock();
         let Some(usual_truncate) = (*handle.usual).xTruncate else { return SQLITE_ERROR };
         let code = usual_truncate(file, length);
-        // It may be longer than was asked for: files grow and shrink in whole pieces.
+        // The file may be longer than the caller asked for, because files grow and shrink in chunks.
         notice(&mut recorded, handle, file);
         code
     }
 }
 
 unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
-    // SAFETY: the file is recorded. Others may work while it syncs; what they do then is not covered by it.
+    // SAFETY: the file is recorded. Other threads may work during the sync; the sync does not cover what they do then.
     unsafe {
         let handle = handle(file);
         let covers = {
@@ -278,13 +277,13 @@ unsafe extern "C" fn control(file: *mut sqlite3_file, operation: c_int, argument
         let mut recorded = handle.recorder.lock();
         let Some(usual_control) = (*handle.usual).xFileControl else { return SQLITE_ERROR };
         let code = usual_control(file, operation, argument);
-        // It may have made the file longer ahead of writes.
+        // The file system may have made the file longer ahead of writes.
         notice(&mut recorded, handle, file);
         code
     }
 }
 
-/// Records what made the file longer or shorter without a write that was seen.
+/// Records changes of the file's length that came without a recorded write.
 ///
 /// # Safety
 /// `handle` must be that of `file`.

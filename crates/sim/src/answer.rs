@@ -17,7 +17,7 @@ pub(crate) struct Answer {
 }
 
 /// All reasons, as runs count them.
-pub(crate) const KINDS: [&str; 21] = [
+pub(crate) const KINDS: [&str; 22] = [
     "why: ended",
     "why: stuck",
     "why: task_paused",
@@ -37,6 +37,7 @@ pub(crate) const KINDS: [&str; 21] = [
     "why: no_worker",
     "why: limit",
     "why: queued",
+    "why: offered",
     "why: grace",
     "why: moving",
 ];
@@ -99,6 +100,14 @@ impl Answer {
                 _ => break,
             }
         }
-        (task, reason.cloned().unwrap_or(Reason { key: None, why: Why::Moving, deadline_at: None }))
+        (
+            task,
+            reason.cloned().unwrap_or(Reason {
+                key: None,
+                why: Why::Moving,
+                deadline_at: None,
+                device: None,
+            }),
+        )
     }
 }

@@ -4,7 +4,7 @@
 use windlass_core::Millis;
 use windlass_store::resident::{BodyPolicy, RestPolicy};
 
-use crate::kinds::Kind;
+use crate::{fleet::FleetConfig, kinds::Kind};
 
 /// The properties of a world.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub(crate) struct Config {
     /// Whether servers publish events, and how often, in a thousand, a message or its confirmation is lost.
     pub(crate) announces: bool,
     pub(crate) announcements_lost: u64,
+    /// The devices. None outside worlds of [`Kind::Devices`].
+    pub(crate) fleet: FleetConfig,
     /// The special kinds of this world.
     pub(crate) special: Vec<Kind>,
 }
@@ -162,6 +164,7 @@ impl Config {
             unblocks: false,
             announces: false,
             announcements_lost: 0,
+            fleet: FleetConfig::default(),
             special: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use windlass_core::{
     OnFailure, OnPartial, Retry, RetryBy, Role, RollbackParams, StepDefinition, Unique,
 };
 
-use crate::{kinds::Kind, world::World};
+use crate::{fleet::give_to_device, kinds::Kind, world::World};
 
 /// Longer than a world may take to come to rest: a timeout of this length does not help an attempt.
 pub(crate) const LONG_MS: u64 = 4 * 3_600_000;
@@ -19,8 +19,39 @@ pub(crate) const BROKER_MODULE: &str = "b";
 /// The signal that steps wait for.
 pub(crate) const SIGNAL: &str = "go";
 
+/// The name of the flow of rollouts.
+pub(crate) const ROLLED_OUT: &str = "rolled-out";
+
 /// The most elements of the list of a step with `each`.
 pub(crate) const LIST_MAX: u64 = 6;
+
+/// The flow of a trigger: it always works.
+pub(crate) fn triggered() -> Flow {
+    let run = Action::of_worker(named("m"), named("do"));
+    Flow::new(named("triggered"), vec![StepDefinition::new(named("s0"), run, Vec::new())])
+}
+
+/// The flow of rollouts: a line of one or two steps.
+pub(crate) fn rolled_out(world: &World) -> Flow {
+    let count = usize::try_from(world.within(1..=2)).unwrap_or(1);
+    let step = |index: usize| {
+        let after = index.checked_sub(1).into_iter().collect();
+        let mut step = StepDefinition {
+            rollback: world.chance(800).then(|| action(world, "undo")),
+            ..StepDefinition::new(named(&format!("s{index}")), action(world, "do"), after)
+        };
+        step.run.start_within = world.chance(100).then(|| Millis(world.within(500..=8_000)));
+        step
+    };
+    let during = if world.chance(500) { During::Running } else { During::Finished(Millis(5_000)) };
+    let key = expression("device_labels.pair");
+    Flow {
+        on_failure: if world.chance(200) { OnFailure::Hold } else { OnFailure::Rollback },
+        deadline: world.chance(150).then(|| Millis(world.within(3_000..=60_000))),
+        unique: world.chance(150).then_some(Unique { key, during, on_conflict: OnConflict::Return }),
+        ..Flow::new(named(ROLLED_OUT), (0..count).map(step).collect())
+    }
+}
 
 /// The flow of a submitter: one to five steps, a line or any graph, with all features of steps.
 pub(crate) fn draw(world: &World, person: usize) -> Flow {
@@ -124,6 +155,9 @@ fn enrich(world: &World, person: usize, step: &mut StepDefinition) {
     if step.run.worker().is_some() {
         step.locks = locks(world);
     }
+    if world.config.is(Kind::Devices) && step.run.worker().is_some() && world.chance(600) {
+        give_to_device(world, step);
+    }
     let parts = if step.each.is_some() { 3 } else { step.after.len() as u64 };
     if parts > 1 && world.chance(500) {
         let least = u32::try_from(world.within(1..=parts)).unwrap_or(1);
@@ -166,7 +200,7 @@ fn locks(world: &World) -> Vec<LockRef> {
 }
 
 /// All expressions of this crate are valid.
-fn expression(text: &str) -> Expression {
+pub(crate) fn expression(text: &str) -> Expression {
     Expression::compile(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
@@ -191,6 +225,6 @@ fn action(world: &World, command: &str) -> Action {
 }
 
 /// All names of this crate are valid.
-fn named(name: &str) -> Name {
+pub(crate) fn named(name: &str) -> Name {
     Name::new(name).unwrap_or_else(|error| panic!("{name}: {error:?}"))
 }

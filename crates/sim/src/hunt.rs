@@ -1,10 +1,10 @@
-//! The hunt for planted bugs: each must be found by worlds of the ordinary kinds.
+//! The hunt for planted bugs: each must be found, most of them by ordinary worlds, some by worlds of certain kinds.
 
-use std::time::Instant;
+use std::{ops::ControlFlow, time::Instant};
 
 use windlass_core::planted::{Bug, plant};
 
-use crate::{judge::Violation, kinds::Kind, run};
+use crate::{judge::Violation, kinds::Kind, run, threads};
 
 /// The number of events within which a bug must be found.
 const STEPS_MAX: u64 = 20_000_000;
@@ -21,29 +21,72 @@ struct Hunted {
     defect: Option<Violation>,
 }
 
-/// Hunts each bug from the world `first` on and prints a table. Returns whether all were found.
-pub(crate) fn hunt(bugs: &[Bug], first: u64, kinds: &[Kind]) -> bool {
+/// The kinds of worlds that show a bug. Ordinary worlds show these bugs too, but only one in hundreds.
+fn kinds_of(bug: Bug) -> &'static [Kind] {
+    match bug {
+        Bug::NoFence => &[Kind::Stutters],
+        Bug::NoAdoptionGrace => &[Kind::OrderlyStops],
+        Bug::LimitIgnored
+        | Bug::StartsForgotten
+        | Bug::QueuePauseIgnored
+        | Bug::TurnsIgnored
+        | Bug::StartWithinForgotten => &[Kind::Backlog],
+        Bug::ForeignAnswerCounts
+        | Bug::AnswerOfAnotherAttempt
+        | Bug::JobsAlike
+        | Bug::FailedJobMovesOn
+        | Bug::JobsStranded
+        | Bug::AnswersAcknowledgedEarly
+        | Bug::AnswersNotHeardAgain
+        | Bug::PublishedUnheard
+        | Bug::PresenceIgnored => &[Kind::Devices],
+        Bug::RecordChangeLost
+        | Bug::DeviceVisitedAgain
+        | Bug::RolloutRateForgotten
+        | Bug::RolloutWindowIgnored
+        | Bug::ThresholdIgnored
+        | Bug::ProgressCountedTwice
+        | Bug::RecordedNotStarted
+        | Bug::RolloutPauseIgnored
+        | Bug::RollbackListCut => &[Kind::Rollouts],
+        Bug::RolloutKeyForgotten => &[Kind::Rollouts, Kind::Sweeps],
+        _ => &[],
+    }
+}
+
+/// Hunts each bug from the world `first` on, several at once, and prints a table. Returns whether all were found.
+pub(crate) fn hunt(bugs: &[Bug], first: u64, kinds: &[Kind], threads: usize) -> bool {
     println!(
         "{:<24} {:<18} {:>7} {:>10} {:>7}  world",
         "planted bug", "found by", "worlds", "events", "seconds"
     );
     let mut all = true;
-    for bug in bugs {
+    // A bug is planted on the thread that hunts it.
+    let hunt = |bug: Bug| {
         let begun = Instant::now();
-        let Hunted { worlds, steps, found, defect } = hunt_one(*bug, first, kinds);
-        let seconds = begun.elapsed().as_secs_f64();
+        let kinds = [kinds_of(bug), kinds].concat();
+        let hunted = hunt_one(bug, first, &kinds);
+        (bug, kinds, hunted, begun.elapsed().as_secs_f64())
+    };
+    threads::in_order(threads, bugs.iter().copied(), hunt, |(bug, kinds, hunted, seconds)| {
+        let Hunted { worlds, steps, found, defect } = hunted;
         let by = found.as_ref().map_or("NOT FOUND", |violation| violation.invariant);
         let world = first + worlds - 1;
-        println!("{:<24} {by:<18} {worlds:>7} {steps:>10} {seconds:>7.2}  {world}", format!("{bug:?}"));
+        let kinds: String = kinds.iter().map(|kind| format!(" --kind {kind:?}")).collect();
+        println!(
+            "{:<24} {by:<18} {worlds:>7} {steps:>10} {seconds:>7.2}  {world}{kinds}",
+            format!("{bug:?}")
+        );
         if let Some(violation) = &defect {
             println!(
                 "  world {world} has a defect without any bug: {}: {}",
                 violation.invariant, violation.message
             );
-            println!("  see it with: cargo xtask sim --seed {world}");
+            println!("  see it with: cargo xtask sim --seed {world}{kinds}");
         }
         all &= found.is_some() && defect.is_none();
-    }
+        ControlFlow::Continue(())
+    });
     all
 }
 

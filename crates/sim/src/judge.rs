@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use windlass_core::{Millis, Outcome, Task, TaskId};
+use windlass_core::{Millis, Name, Outcome, Task, TaskId};
 use windlass_engine::HandedOut;
 use windlass_store::{
     AttemptId, Change, Leadership, ServerId, Service, ServiceLease, memory::Row, resident::Batch,
@@ -12,6 +12,7 @@ use crate::{
     answer::Answer,
     config::Config,
     invariants::{self, Invariant},
+    stores::MqttEvent,
     truth::Truth,
     world::World,
 };
@@ -37,6 +38,8 @@ pub(crate) enum Seen {
         task: TaskId,
         n: u64,
     },
+    /// Something happened at the MQTT broker.
+    Mqtt(MqttEvent),
     /// A submitter got the answer that its task is accepted.
     Accepted {
         task: TaskId,
@@ -53,6 +56,11 @@ pub(crate) enum Seen {
     Shown {
         task: TaskId,
         events: u64,
+    },
+    /// An operator got the answer that a rollout was changed. It has this version since then.
+    RolloutTold {
+        rollout: Name,
+        version: u64,
     },
     /// A server explained why a task is in its state.
     Explained(Rc<Answer>),

@@ -2,7 +2,10 @@
 
 use windlass_store::resident::BodyPolicy;
 
-use crate::config::{Config, Fault};
+use crate::{
+    config::{Config, Fault},
+    fleet::FleetConfig,
+};
 
 /// A special kind of world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +45,21 @@ pub(crate) enum Kind {
     Leaders,
     /// The store is moved into another one by export and import. The server owns its disk.
     Moves,
+    /// A trigger fires at each instant of an interval.
+    Triggers,
+    /// Some steps are jobs of devices over MQTT.
+    Devices,
+    /// Rollouts start tasks for devices of their own.
+    Rollouts,
 }
 
 /// The longest operation of a slow store, in milliseconds. A service renews its lease of 3 s with about six
 /// operations, so with much more than this servers lose their services, and events are never published (world
 /// 15 with 700).
 const SLOW_MS_MAX: u64 = 200;
+
+/// The same in a world with devices, where a server renews one more lease (world 208 with 157).
+const SLOW_WITH_DEVICES_MS_MAX: u64 = 120;
 
 /// Bytes of parameters and results in memory: none, or those of a few tasks.
 const FEW_BYTES: [u64; 3] = [0, 100, 500];
@@ -75,20 +87,24 @@ impl Kind {
         Self::FewBytes,
         Self::Leaders,
         Self::Moves,
+        Self::Triggers,
+        Self::Devices,
+        Self::Rollouts,
     ];
 
     /// The number of worlds in a thousand that are of this kind.
     fn share(self) -> u64 {
         match self {
             Self::Balanced | Self::OwnClocks => 400,
-            Self::Repeats => 300,
+            Self::Repeats | Self::Triggers => 300,
             Self::OrderlyStops
             | Self::Batches
             | Self::AdHoc
             | Self::Classic
             | Self::Sweeps
-            | Self::Leaders => 200,
-            Self::Enqueued | Self::FewBytes => 300,
+            | Self::Leaders
+            | Self::Rollouts => 200,
+            Self::Enqueued | Self::FewBytes | Self::Devices => 300,
             Self::Broker | Self::DamagedRows | Self::Moves => 100,
             Self::Stutters | Self::Backlog => 80,
             Self::SlowCommits => 50,
@@ -122,6 +138,10 @@ impl Kind {
                 let bytes_max = FEW_BYTES[dice.usize(..FEW_BYTES.len())];
                 config.rest.bodies = BodyPolicy { bytes_max, kept: 0 };
             }
+            Self::Devices => {
+                config.fleet = FleetConfig::draw(dice);
+                config.faults.device_ms = config.faults.device_ms.min(SLOW_WITH_DEVICES_MS_MAX);
+            }
             Self::Balanced
             | Self::OwnClocks
             | Self::Repeats
@@ -131,6 +151,8 @@ impl Kind {
             | Self::DamagedRows
             | Self::Moves
             | Self::Leaders
+            | Self::Triggers
+            | Self::Rollouts
             | Self::Classic => {}
         }
     }

@@ -9,37 +9,35 @@ mod actors;
 mod answer;
 mod config;
 mod damage;
+mod fleet;
 mod flows;
 #[cfg(feature = "planted")]
 mod hunt;
 mod invariants;
 mod judge;
 mod kinds;
+mod rollouts;
 mod rows;
 mod run;
+mod search;
 mod stores;
 mod story;
+mod threads;
 mod truth;
 mod world;
 
 use std::{
-    collections::BTreeMap,
+    num::NonZero,
     process::ExitCode,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    thread::available_parallelism,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use clap::Parser;
 use kinds::Kind;
 
-/// The number of events within which every reason must have occurred, and every removable blocker must have
-/// been removed.
-const EVERYTHING_STEPS: u64 = 5_000_000;
-
 /// The distance between the first worlds of two runs that start a millisecond apart.
 const FRESH_APART: u64 = 1000;
-
-/// The lines shown of the story of a violation.
-const LINES_SHOWN: usize = 400;
 
 /// Runs Windlass in deterministic worlds, and checks the invariants after every event.
 #[derive(Debug, Parser)]
@@ -69,6 +67,9 @@ struct Cli {
     /// Continue for this number of minutes
     #[arg(long)]
     minutes: Option<u64>,
+    /// The number of threads that run worlds; the results do not depend on it [default: the number of cores]
+    #[arg(long)]
+    threads: Option<NonZero<usize>>,
     /// Print the story of each world
     #[arg(long)]
     story: bool,
@@ -91,12 +92,10 @@ impl Cli {
         format!("at commit {}: cargo xtask sim --seed {seed}{kinds} --story", self.commit)
     }
 
-    fn goes_on(&self, worlds: u64, steps: u64, begun: Instant) -> bool {
-        if self.steps.is_none() && self.minutes.is_none() {
-            return worlds < if self.seed.is_some() { 1 } else { self.seeds };
-        }
-        self.steps.is_some_and(|wanted| steps < wanted)
-            || self.minutes.is_some_and(|minutes| begun.elapsed() < Duration::from_secs(minutes * 60))
+    /// The number of threads that run worlds.
+    fn threads(&self) -> usize {
+        let cores = || available_parallelism().map_or(1, NonZero::get);
+        self.threads.map_or_else(cores, NonZero::get)
     }
 }
 
@@ -104,63 +103,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let passed = match &cli.planted {
         Some(bug) => hunt(bug, &cli),
-        None => search(&cli),
+        None => search::search(&cli),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Runs world after world until a violation, or with `--all` to the end.
-fn search(cli: &Cli) -> bool {
-    let begun = Instant::now();
-    let first = cli.first();
-    println!("worlds from {first} on, commit {}", cli.commit);
-    let (mut steps, mut worlds, mut tally) = (0, 0, BTreeMap::<&str, u64>::new());
-    let mut violations = Vec::new();
-    while cli.goes_on(worlds, steps, begun) && (cli.all || violations.is_empty()) {
-        let seed = first + worlds;
-        let run = run::run(seed, &cli.kind, cli.story);
-        worlds += 1;
-        steps += run.steps;
-        for (what, times) in &run.tally {
-            *tally.entry(what).or_default() += times;
-        }
-        if cli.story {
-            run.story.iter().for_each(|line| println!("{line}"));
-        }
-        if cli.story || cli.seed.is_some() {
-            println!("world {seed}: {} events, {} ms, trace {:016x}", run.steps, run.ms, run.hash);
-        }
-        if let Some(violation) = run.violation {
-            if !cli.story && !cli.all {
-                let (again, task) =
-                    (run::run(seed, &cli.kind, true), violation.task.map(|task| task.to_string()));
-                let lines = story::last(&again.story, LINES_SHOWN, task.as_deref());
-                lines.iter().for_each(|line| println!("{line}"));
-            }
-            println!("\n{}: {}", violation.invariant, violation.message);
-            println!("world {seed}, event {}; again {}", run.steps, cli.again(seed));
-            violations.push(seed);
-        }
-    }
-    if !violations.is_empty() {
-        println!("\n{worlds} worlds, {steps} events, violations in {}: {violations:?}", violations.len());
-        return false;
-    }
-    for (what, times) in &tally {
-        println!("{times:>10}  {what}");
-    }
-    let kinds = answer::KINDS.iter().chain(&answer::TAKEN_AWAY);
-    let never: Vec<&str> = kinds.filter(|kind| !tally.contains_key(**kind)).copied().collect();
-    if steps >= EVERYTHING_STEPS && !never.is_empty() {
-        println!("not once in {steps} events: {never:?}");
-        return false;
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    println!(
-        "{worlds} worlds from {first} on, {steps} events, no violation, {seconds:.1} s, commit {}",
-        cli.commit
-    );
-    true
 }
 
 #[cfg(feature = "planted")]
@@ -173,7 +118,7 @@ fn hunt(bug: &str, cli: &Cli) -> bool {
         println!("there is no bug {bug}; there are {:?}", Bug::ALL);
         return false;
     }
-    hunt::hunt(&bugs, cli.first(), &cli.kind)
+    hunt::hunt(&bugs, cli.first(), &cli.kind, cli.threads())
 }
 
 #[cfg(not(feature = "planted"))]
@@ -209,6 +154,6 @@ mod tests {
     #[cfg(feature = "planted")]
     #[test]
     fn a_planted_bug_is_found() {
-        assert!(hunt::hunt(&[windlass_core::planted::Bug::AcknowledgedEarly], 1, &[]));
+        assert!(hunt::hunt(&[windlass_core::planted::Bug::AcknowledgedEarly], 1, &[], 1));
     }
 }

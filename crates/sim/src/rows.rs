@@ -1,10 +1,16 @@
-//! Rows other than tasks: locks and messages as they are on disk; limits and paused queues, which a server
+//! Rows other than tasks: locks, messages and rollouts as they are on disk; limits and paused queues, which a server
 //! applies as soon as they are staged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
-use windlass_core::{Lock, LockName, LockOwner, Message, Name};
-use windlass_store::{Change, Envelope, Limit, MessageId};
+use windlass_core::{Lock, LockName, LockOwner, Message, Name, Rollout};
+use windlass_engine::decode_rollout;
+use windlass_store::{Change, Envelope, Limit, MessageId, RecordChange};
+
+use crate::{judge::Violation, world::World};
 
 /// The rules for handing out attempts.
 #[derive(Clone, Default)]
@@ -85,5 +91,78 @@ impl Post {
                 | Message::Seized { name: of, owner: other, .. } => (of, other) == (name, owner),
                 _ => false,
             })
+    }
+}
+
+/// Rollouts.
+#[derive(Default)]
+pub(crate) struct Rollouts {
+    known: BTreeMap<Name, KnownRollout>,
+    /// Whether an import has given the records other versions.
+    pub(crate) is_moved: bool,
+}
+
+/// A rollout on disk.
+#[derive(Clone)]
+pub(crate) struct KnownRollout {
+    pub(crate) now: Rc<Rollout>,
+    /// The same before the last change; `None` = it is new.
+    pub(crate) before: Option<Rc<Rollout>>,
+}
+
+impl Rollouts {
+    /// A change of a record: it builds on the state that is on disk.
+    pub(crate) fn apply(&mut self, change: &RecordChange, world: &World) -> Result<(), Violation> {
+        let violation = |message: String| Err(Violation::new("rollouts", message));
+        let before = self.known.get(&change.name).map(|known| known.now.clone());
+        let version = before.as_ref().map_or(0, |before| before.version);
+        if version != change.before && !self.is_moved {
+            let (name, assumed) = (&change.name, change.before);
+            return violation(format!(
+                "rollout {name} has version {version} on disk and was changed as if it had {assumed}"
+            ));
+        }
+        let Some(record) = change.record() else {
+            world.tell(|| format!("rollout {}: removed", change.name));
+            self.known.remove(&change.name);
+            return Ok(());
+        };
+        let now = match decode_rollout(&record) {
+            Ok(rollout) => Rc::new(rollout),
+            Err(error) => return violation(error.to_string()),
+        };
+        world.tell(|| {
+            let open: Vec<String> = now.open.iter().map(|it| format!("{} {}", it.0, it.1)).collect();
+            format!(
+                "rollout {}: version {} {:?} {:?} {:?}",
+                now.name,
+                now.version,
+                now.stage,
+                now.total(),
+                open
+            )
+        });
+        self.known.insert(change.name.clone(), KnownRollout { now, before });
+        Ok(())
+    }
+
+    /// An import gives records new versions.
+    pub(crate) fn move_to_another_store(&mut self) {
+        self.is_moved = true;
+    }
+
+    /// The rollout with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&KnownRollout> {
+        self.known.get(name)
+    }
+
+    /// All rollouts.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Rollout> {
+        self.known.values().map(|known| &*known.now)
+    }
+
+    /// A rollout that has not ended.
+    pub(crate) fn open(&self) -> Option<&Rollout> {
+        self.all().find(|rollout| !rollout.is_ended())
     }
 }

@@ -23,6 +23,9 @@ const CALM_MS_MAX: u64 = 3_600_000;
 const SLOW_FACTOR: u64 = 3;
 const SLOW_REST_MS: u64 = 60_000;
 
+/// The shortest time between the last fault and the end of a world, in milliseconds.
+const REST_MS: u64 = 5_000;
+
 /// How long blockers of tasks are removed, in events.
 const UNBLOCKING_STEPS_MAX: u64 = 20_000;
 
@@ -37,6 +40,12 @@ const BULK: usize = 13;
 
 /// The numbers of the processes that campaign for a name.
 const CANDIDATES: [usize; 3] = [14, 15, 16];
+
+/// The number of the operator who applies a trigger.
+const SCHEDULER: usize = 17;
+
+/// The numbers of the operators of rollouts.
+const ROLLOUT_OPERATORS: [usize; 2] = [18, 19];
 
 /// The result of a run.
 pub(crate) struct Run {
@@ -92,9 +101,20 @@ fn begin(world: &Rc<World>) {
         world.spawn(Host::Nature, actors::enqueue_tasks(world.clone()));
     }
     if world.config.is(Kind::Leaders) {
+        let chooser = world.chance(500).then(|| Rc::new(actors::Chooser::default()));
         for person in CANDIDATES {
-            world.spawn(Host::Person(person), actors::campaign_for_name(world.clone(), person));
+            let campaigns = actors::campaign_for_name(world.clone(), person, chooser.clone());
+            world.spawn(Host::Person(person), campaigns);
         }
+    }
+    if world.config.is(Kind::Triggers) {
+        world.spawn(Host::Person(SCHEDULER), actors::apply_trigger(world.clone(), SCHEDULER));
+    }
+    if world.config.is(Kind::Devices) {
+        actors::start_fleet(world);
+    }
+    if world.config.is(Kind::Rollouts) {
+        actors::start_rollouts(world, ROLLOUT_OPERATORS);
     }
     if world.config.is(Kind::DamagedRows) {
         world.spawn(Host::Nature, actors::damage_rows(world.clone()));
@@ -118,9 +138,14 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
     }
     let is_slow = world.config.is(Kind::SlowCommits);
     let (factor, rest_ms) = if is_slow { (SLOW_FACTOR, SLOW_REST_MS) } else { (1, 0) };
+    // A service that failed until now waits before its next round (world 1795530735185060).
+    let rested = world.now() + REST_MS;
     let (steps, ms) = (world.steps() + factor * CALM_STEPS_MAX, world.now() + factor * CALM_MS_MAX);
     let (mut rest, mut since) = (0, world.now());
-    while world.steps() < steps && world.now() < ms && (rest < 500 || world.now() < since + rest_ms) {
+    while world.steps() < steps
+        && world.now() < ms
+        && (rest < 500 || world.now() < rested.max(since + rest_ms))
+    {
         world.step()?;
         // All tasks have ended and all submits are answered: leave some time for messages in transit.
         rest = if world.is_finished() { rest + 1 } else { 0 };
@@ -133,7 +158,11 @@ fn drive(world: &Rc<World>) -> Result<(), Violation> {
         return Err(Violation::new("damaged rows", "no alarm names every task with damaged rows".to_owned()));
     }
     check_enqueued(world)?;
-    world.judge.borrow_mut().at_rest()
+    world.judge.borrow_mut().at_rest()?;
+    match world.unrest() {
+        Some(what) => Err(Violation::new("rest", format!("after {} events {what}", world.steps()))),
+        None => Ok(()),
+    }
 }
 
 /// Each enqueued task was accepted under its id, or deduplicated to another task.

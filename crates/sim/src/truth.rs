@@ -9,12 +9,12 @@ use std::{
 use windlass_core::{
     ActState, Alarm, AlarmId, AlarmKind, Event, Lock, LockHolder, Name, Task, TaskId, evolve,
 };
-use windlass_store::{AttemptId, Change, Limit, TaskChange, memory::Row};
+use windlass_store::{AttemptId, Change, Limit, RecordKind, TaskChange, memory::Row};
 
 use crate::{
     damage::Damage,
     judge::{Seen, Violation},
-    rows::{Post, Rules},
+    rows::{Post, Rollouts, Rules},
     world::World,
 };
 
@@ -24,6 +24,7 @@ pub(crate) struct Truth {
     pub(crate) tasks: BTreeMap<TaskId, Known>,
     pub(crate) alarms: BTreeMap<AlarmId, Alarm>,
     pub(crate) post: Post,
+    pub(crate) rollouts: Rollouts,
     /// The rules that servers apply now; those on disk may differ.
     pub(crate) rules: Rules,
     /// Grows with every change of the stored state.
@@ -116,6 +117,9 @@ impl Truth {
                     self.alarms.insert(alarm.id.clone(), alarm.clone());
                 }
             }
+            Change::Record(change) if change.kind == RecordKind::Rollout => {
+                self.rollouts.apply(change, world)?;
+            }
             Change::Queue(change) => {
                 world.tell(|| format!("queue {}: paused {:?}", change.name, change.paused))
             }
@@ -191,6 +195,7 @@ impl Truth {
     /// An import keeps the states of tasks. It leaves out the unique key of a task beside an older one with the same key.
     fn see_moved(&mut self, tasks: &[Arc<Task>]) {
         self.version += 1;
+        self.rollouts.move_to_another_store();
         for task in tasks {
             if let Some(known) = self.tasks.get_mut(&task.id).filter(|known| known.task.input != task.input) {
                 known.task = Rc::new(Task { input: task.input.clone(), ..Task::clone(&known.task) });

@@ -6,6 +6,8 @@
 //! - [`memory`]: rows in memory, as a sink for the resident store and as a store that several engines share.
 //! - [`archive`]: a store as a file, for export and import.
 //!
+//! What a commit may do is decided in `rules`, for every store alike.
+//!
 //! A store checks versions and keys. It knows no rule of what follows from what: that is the core's.
 
 pub mod archive;
@@ -15,9 +17,11 @@ pub mod malformed;
 pub mod memory;
 mod port;
 pub mod resident;
+mod rules;
 mod signal;
 pub mod stored;
 
 pub use examine::*;
 pub use port::*;
+pub use rules::*;
 pub use signal::Signal;

@@ -1,4 +1,4 @@
-//! Whom a server runs as: the caller, or an unprivileged user when the caller is root.
+//! The account that a server runs as: the caller's, or an unprivileged user's if the caller is root.
 
 use std::{
     fs,
@@ -12,12 +12,12 @@ use anyhow::{Context as _, Result};
 /// A user of this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
-    /// Its ids, when it is not the caller.
+    /// User and group ids; absent for the caller.
     other: Option<(u32, u32)>,
 }
 
 impl Account {
-    /// The caller; for root the user `name`, or `nobody` where there is no such user.
+    /// The caller. If the caller is root: the user `name`, or `nobody` if there is no such user.
     pub(crate) fn choose(name: &str) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Self { other: None });
@@ -27,7 +27,7 @@ impl Account {
         Ok(Self { other: Some(ids.with_context(|| format!("there is neither a user {name} nor nobody"))?) })
     }
 
-    /// A command that runs as this user, and gets `signal` when the thread that started it ends.
+    /// A command that runs as this user. The kernel sends it `signal` when the thread that started it ends.
     pub(crate) fn command(&self, signal: &str, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         command.arg("--pdeathsig").arg(signal);
@@ -41,16 +41,17 @@ impl Account {
     /// Gives a file or directory to this user.
     pub(crate) fn own(&self, path: &Path) -> Result<()> {
         let Some((user, group)) = self.other else { return Ok(()) };
-        chown(path, Some(user), Some(group)).with_context(|| format!("cannot give {} away", path.display()))
+        chown(path, Some(user), Some(group))
+            .with_context(|| format!("cannot change the owner of {}", path.display()))
     }
 
-    /// Tells users apart in the names of templates.
+    /// A name that distinguishes users in the names of templates.
     pub(crate) fn id(&self) -> u32 {
         self.other.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user)
     }
 }
 
-/// User and group of `name` in a file of users.
+/// User and group ids of `name` in the text of `/etc/passwd`.
 fn ids_of(users: &str, name: &str) -> Option<(u32, u32)> {
     let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let fields = fields.into_iter().find(|fields| fields.len() > 3 && fields[0] == name)?;

@@ -1,4 +1,4 @@
-//! Consul: an agent that is a server, which `consul/build` builds from its Go module.
+//! Consul: a server agent, which `consul/build` builds from its Go module.
 
 use std::{
     fs,
@@ -17,10 +17,10 @@ use crate::{
     server::{Server, free_port},
 };
 
-/// Names the folder of servers that were built for these tests.
+/// The variable that names the folder with the servers that were built.
 const VARIABLE: &str = "WINDLASS_SERVERS";
 
-/// What every server is set to, in the language of its configuration. Settings of a test come after these and win.
+/// The settings of every server, in Consul's configuration language. Settings of a test follow them and win.
 const SETTINGS: &str = r#"
 server = true
 bootstrap_expect = 1
@@ -37,7 +37,7 @@ ui_config { enabled = false }
 limits { http_max_conns_per_client = 2000 }
 "#;
 
-/// Consul as it was built on this machine.
+/// Consul as `consul/build` built it on this machine.
 #[derive(Debug)]
 pub struct ConsulProduct {
     program: PathBuf,
@@ -46,11 +46,11 @@ pub struct ConsulProduct {
 impl Product for ConsulProduct {
     const NAME: &'static str = "Consul";
     const PACKAGE: &'static str = "golang-go";
-    // It does not mind running as root, and it may be where only root can read it.
+    // Consul runs as root without complaint, and the build may be readable by root only.
     const USER: &'static str = "root";
     const SIGNALS: (Signal, &'static str) = (Signal::INT, "KILL");
     const QUICK: &'static [&'static str] = &[];
-    // An empty directory will do.
+    // Consul needs only an empty directory.
     const HAS_TEMPLATE: bool = false;
 
     fn find() -> Option<Self> {
@@ -80,7 +80,7 @@ impl Product for ConsulProduct {
     fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
         let ports = place.data.with_file_name("ports");
         if !ports.exists() {
-            // A server finds itself again in its data by its address.
+            // After a restart, a server recognises itself in its data by its address.
             fs::write(&ports, format!("server = {}\nserf_lan = {}\n", free_port()?, free_port()?))?;
         }
         let ports = fs::read_to_string(&ports)?;
@@ -107,19 +107,19 @@ impl Product for ConsulProduct {
             return Ok(false);
         }
         let leader = http::ask(place.port, "GET", "/v1/status/leader", "")?;
-        ensure!(leader.contains(':'), "it has no leader yet");
-        // A session belongs to a node, which a server registers a moment after it has a leader.
+        ensure!(leader.contains(':'), "the server has no leader yet");
+        // A session belongs to a node, and a server registers its node only after it has a leader.
         let registered = http::ask(place.port, "GET", &format!("/v1/catalog/node/{node}"), "")?;
-        ensure!(registered.contains("\"Node\":{"), "it has not registered itself yet");
+        ensure!(registered.contains("\"Node\":{"), "the server has not registered itself yet");
         Ok(true)
     }
 }
 
 impl Server<ConsulProduct> {
-    /// Sends a request to its API, for example `DELETE` of `/v1/kv/a`, and returns the body of the answer.
+    /// Sends a request to the API, for example `DELETE` of `/v1/kv/a`, and returns the body of the response.
     ///
     /// # Errors
-    /// When it does not answer with success.
+    /// When there is no response, or its status is not a success.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<String> {
         http::ask(self.port(), method, path, body)
     }

@@ -1,4 +1,4 @@
-//! ElasticMQ, which speaks the protocol of SQS, from the jars that `jars/fetch` fetches.
+//! ElasticMQ, a server for the protocol of SQS, from the jars that `jars/fetch` fetches.
 
 use std::{
     fs,
@@ -20,12 +20,12 @@ use crate::{
     server::Server,
 };
 
-/// How long one question to a server may take.
+/// The timeout of one request to a server.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 const JAVA: &[&str] = &["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
-/// ElasticMQ as it was fetched to this machine.
+/// ElasticMQ as `jars/fetch` fetched it to this machine.
 #[derive(Debug)]
 pub struct ElasticMqProduct {
     jars: Jars,
@@ -34,12 +34,12 @@ pub struct ElasticMqProduct {
 impl Product for ElasticMqProduct {
     const NAME: &'static str = "ElasticMQ";
     const PACKAGE: &'static str = "default-jre-headless";
-    // It does not mind running as root, and its jars may be where only root can read them.
+    // ElasticMQ runs as root without complaint, and the jars may be readable by root only.
     const USER: &'static str = "root";
     const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
     const QUICK: &'static [&'static str] =
         &["messages-storage.enabled=false", "queues-storage.enabled=false"];
-    // An empty directory will do.
+    // ElasticMQ needs only an empty directory.
     const HAS_TEMPLATE: bool = false;
 
     fn find() -> Option<Self> {
@@ -75,16 +75,16 @@ impl Product for ElasticMqProduct {
 
     fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
         let account = account(place);
-        // A queue's address has the account in it, and a stranger's is another one.
+        // The URL of a queue contains the account, and the server of another test has another account.
         let answer = ask(place.port, &format!("Action=GetQueueUrl&QueueName={MARK}"))?;
         Ok(answer.contains(&account))
     }
 }
 
-/// A queue that every server has, and nobody uses.
+/// A queue that exists on every server, to check which server answers.
 const MARK: &str = "windlass-test-kit";
 
-/// A number in the form that accounts of SQS have, from its directory, which nobody else has.
+/// An account number in the form that SQS uses. It is derived from the directory, which only this server has.
 fn account(place: &Place<'_>) -> String {
     let mut hasher = DefaultHasher::new();
     place.data.hash(&mut hasher);
@@ -115,7 +115,7 @@ queues-storage {{ enabled = true, path = "{data}/queues.conf" }}
     text
 }
 
-/// Puts a question to a server and gives the whole answer.
+/// Sends a request to a server and returns the complete response.
 fn ask(port: u16, question: &str) -> Result<String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
@@ -127,26 +127,26 @@ fn ask(port: u16, question: &str) -> Result<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     if answer.is_empty() {
-        bail!("it closed the connection");
+        bail!("the server closed the connection");
     }
     Ok(answer)
 }
 
 impl Server<ElasticMqProduct> {
-    /// Puts a question in the form `Action=…&QueueUrl=…` and gives the whole answer.
+    /// Sends a request of the form `Action=…&QueueUrl=…` and returns the complete response.
     ///
     /// # Errors
-    /// When it does not answer. What it says against the question is an answer.
+    /// When the server does not respond. An error that the server reports is a response.
     pub fn ask(&self, question: &str) -> Result<String> {
         ask(self.port(), question)
     }
 
-    /// Where it is, with credentials: any will do.
+    /// The URL of the server, with credentials: ElasticMQ accepts any.
     pub fn url(&self) -> String {
         self.url_at(self.port())
     }
 
-    /// Where it is by way of another port: a [`Proxy`](crate::Proxy)'s.
+    /// The URL by way of another port, such as that of a [`Proxy`](crate::Proxy).
     pub fn url_at(&self, port: u16) -> String {
         format!("sqs+http://key:secret@127.0.0.1:{port}")
     }

@@ -1,4 +1,4 @@
-//! Several servers that are one coordinator.
+//! Several servers that form one coordinator.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::{product::Product, server::Server};
 
-/// The number of servers: one of them may fail.
+/// The number of servers. One of them may fail.
 pub(crate) const NODES: usize = 3;
 
 /// A product whose servers find one another by their settings.
@@ -18,14 +18,14 @@ pub trait Clustered: Product {
     fn nodes() -> Result<Vec<Vec<String>>>;
 }
 
-/// Three servers that are one coordinator: any one of them may fail.
+/// Three servers that form one coordinator. Any one of them may fail.
 #[derive(Debug)]
 pub struct Ensemble<P: Product> {
     nodes: Vec<Server<P>>,
 }
 
 impl<P: Clustered> Ensemble<P> {
-    /// Starts the servers. Nothing when the product is not installed.
+    /// Starts the servers. Returns nothing if the product is not installed.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -34,12 +34,12 @@ impl<P: Clustered> Ensemble<P> {
             return Ok(None);
         }
         let settings = P::nodes()?;
-        // None of them answers before most of them run.
+        // A server answers only when most of the servers run, so all start at the same time.
         let nodes: Result<Vec<Server<P>>> = thread::scope(|scope| {
             let start = |settings: Vec<String>| {
                 let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
                 let started = Server::<P>::start_with(&settings)?;
-                started.with_context(|| format!("{} was removed meanwhile", P::NAME))
+                started.with_context(|| format!("{} was removed during the start", P::NAME))
             };
             let starting: Vec<_> =
                 settings.into_iter().map(|settings| scope.spawn(move || start(settings))).collect();
@@ -49,7 +49,7 @@ impl<P: Clustered> Ensemble<P> {
     }
 }
 
-/// One server in the place of three.
+/// Starts one server in place of three.
 impl<P: Product> From<Server<P>> for Ensemble<P> {
     fn from(server: Server<P>) -> Self {
         Self { nodes: vec![server] }
@@ -75,7 +75,7 @@ impl<P: Product> Ensemble<P> {
         self.nodes.iter().try_for_each(Server::kill)
     }
 
-    /// Starts those servers again that do not run.
+    /// Starts those servers that are not running.
     ///
     /// # Errors
     /// When one of them does not start.

@@ -1,4 +1,4 @@
-//! etcd, as Debian's packages `etcd-server` and `etcd-client` have it.
+//! etcd from Debian's packages `etcd-server` and `etcd-client`.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use crate::{
     server::{Server, free_port},
 };
 
-/// What every server is set to. Settings of a test come after these and win.
+/// The settings of every server. Settings of a test follow them and win.
 const SETTINGS: &[&str] = &["logger=zap", "log-level=warn", "heartbeat-interval=50", "election-timeout=500"];
 
 /// etcd as it is installed on this machine.
@@ -31,7 +31,7 @@ impl Product for EtcdProduct {
     const PACKAGE: &'static str = "etcd-server etcd-client";
     const USER: &'static str = "etcd";
     const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
-    // Version 3.4 always waits for the disk.
+    // Version 3.4 has no option that skips the sync to disk.
     const QUICK: &'static [&'static str] = &[];
     const HAS_TEMPLATE: bool = false;
 
@@ -75,11 +75,11 @@ impl Product for EtcdProduct {
 
     fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
         let members = http::ask(place.port, "POST", "/v3/cluster/member/list", "{}")?;
-        // It answers before it has registered itself, and before there is a leader.
+        // The server answers before it has registered itself, and before there is a leader.
         let health = http::ask(place.port, "GET", "/health", "")?;
-        ensure!(health.contains("\"true\""), "it has no leader yet: {health}");
-        ensure!(members.contains("clientURLs"), "it has not registered itself yet");
-        // Servers of a cluster have their names from their settings.
+        ensure!(health.contains("\"true\""), "the server has no leader yet: {health}");
+        ensure!(members.contains("clientURLs"), "the server has not registered itself yet");
+        // Servers of a cluster get their names from the settings of the test.
         let name = place.settings.iter().find_map(|setting| setting.strip_prefix("name="));
         let name = name.map_or_else(|| product::name(place.data), str::to_owned);
         Ok(members.contains(&format!("\"name\":\"{name}\"")))
@@ -107,10 +107,10 @@ impl Clustered for EtcdProduct {
 }
 
 impl Server<EtcdProduct> {
-    /// Runs `etcdctl` with these words and returns what it printed.
+    /// Runs `etcdctl` with these arguments and returns its output.
     ///
     /// # Errors
-    /// What it says.
+    /// When `etcdctl` fails, with its output.
     pub fn ask(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.product().client);
         command.env("ETCDCTL_API", "3").arg(format!("--endpoints=http://127.0.0.1:{}", self.port()));

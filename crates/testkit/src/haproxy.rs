@@ -18,10 +18,10 @@ use crate::{
     server::Server,
 };
 
-/// How long one question to it may take.
+/// The timeout of one query to HAProxy's socket.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How it finds out which servers are there, and what it does with connections to one that is not.
+/// The checks of servers behind it, and the handling of connections to a server that is down.
 const SETTINGS: &str = "\
 defaults
   mode tcp
@@ -35,7 +35,7 @@ defaults
   option srvtcpka
 ";
 
-/// In front of servers of HTTP: as `docs/operate/several-servers.md` says, with quicker checks.
+/// For HTTP servers: the configuration of `docs/operate/several-servers.md`, with shorter intervals between checks.
 const HTTP_SETTINGS: &str = "\
 defaults
   mode http
@@ -47,8 +47,8 @@ defaults
   option redispatch 1
 ";
 
-/// HAProxy as it is installed on this machine. Its settings are `server=PORT`, one for each server behind it, and
-/// `balance=ALGORITHM` where these are servers of HTTP whose `/readyz` says that they are there.
+/// HAProxy as it is installed on this machine. Its settings are `server=PORT`, one for each server behind it. If they are
+/// HTTP servers that report their state at `/readyz`, there is also `balance=ALGORITHM`.
 #[derive(Debug)]
 pub struct HaProxyProduct {
     program: PathBuf,
@@ -65,7 +65,7 @@ impl Product for HaProxyProduct {
     fn find() -> Option<Self> {
         let in_path = std::env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = std::env::split_paths(&in_path).collect();
-        // Not on the path of everybody, and servers are there.
+        // Servers are in `/usr/sbin`, which is not in the `PATH` of every account.
         folders.push("/usr/sbin".into());
         let program = folders.iter().map(|folder| folder.join("haproxy")).find(|path| path.is_file())?;
         Some(Self { program })
@@ -101,35 +101,36 @@ impl Product for HaProxyProduct {
         );
         let servers = place.settings.iter().filter(|setting| !setting.starts_with("balance="));
         for (number, setting) in servers.enumerate() {
-            let server =
-                setting.strip_prefix("server=").with_context(|| format!("{setting}: server=PORT?"))?;
+            let server = setting
+                .strip_prefix("server=")
+                .with_context(|| format!("invalid setting {setting}: write server=PORT"))?;
             text.push_str(&format!("  server s{number} 127.0.0.1:{server}\n"));
         }
         let file = place.data.join("haproxy.cfg");
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        // In the foreground.
+        // Stay in the foreground.
         command.arg("-db").arg("-f").arg(file);
         Ok(())
     }
 
     fn answers(&self, place: &Place<'_>, process: u32) -> Result<bool> {
         let about = ask(place, "show info")?;
-        ensure!(about.lines().any(|line| line == format!("Pid: {process}")), "another one answers");
+        ensure!(about.lines().any(|line| line == format!("Pid: {process}")), "another HAProxy answers");
         let servers = ask(place, "show servers state")?;
-        ensure!(servers.lines().any(is_up), "none of its servers is there");
+        ensure!(servers.lines().any(is_up), "none of its servers is up");
         Ok(true)
     }
 }
 
-/// Whether a line of "show servers state" is of a server that is there, as a check has found: its sixth word says 2 then,
-/// and its twelfth at least 3.
+/// Whether a line of "show servers state" is of a server that passed its check: its sixth field is 2, and its twelfth is
+/// 3 or more.
 fn is_up(line: &str) -> bool {
     let words: Vec<&str> = line.split(' ').collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u32>().ok());
     number(0).is_some() && number(5) == Some(2) && number(11) >= Some(3)
 }
 
-/// Asks it by its socket.
+/// Sends a command to HAProxy's socket and returns the answer.
 fn ask(place: &Place<'_>, question: &str) -> Result<String> {
     let mut stream = UnixStream::connect(place.data.join("stats"))?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
@@ -140,7 +141,7 @@ fn ask(place: &Place<'_>, question: &str) -> Result<String> {
 }
 
 impl Server<HaProxyProduct> {
-    /// Starts one in front of the servers on these ports, once one of them is there.
+    /// Starts HAProxy in front of the servers on these ports, and waits until one of them is up.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -148,8 +149,9 @@ impl Server<HaProxyProduct> {
         Self::start_before(ports, None)
     }
 
-    /// Starts one in front of servers of HTTP on these ports, once `/readyz` of one of them answers 200. `balance` is
-    /// HAProxy's name of how it chooses a server for each request: `roundrobin`, `leastconn`.
+    /// Starts HAProxy in front of HTTP servers on these ports, and waits until `/readyz` of one of them answers 200.
+    /// `balance` is HAProxy's name of the algorithm that selects a server for each request, such as `roundrobin` or
+    /// `leastconn`.
     ///
     /// # Errors
     /// As [`start`](Self::start).

@@ -8,18 +8,18 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-/// How long one request may take.
+/// The timeout of one request.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Sends a request and returns the body of the answer.
 ///
 /// # Errors
-/// When there is no answer, or it has another status than 200.
+/// When there is no response, or its status is not 200.
 pub(crate) fn ask(port: u16, method: &str, path: &str, body: &str) -> Result<String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
-    // Version 1.0: the answer comes in one piece, and then the connection is closed.
+    // With HTTP 1.0 the response is not chunked, and the server closes the connection after it.
     write!(stream, "{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;

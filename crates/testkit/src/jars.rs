@@ -1,17 +1,17 @@
-//! Where the jars of servers written in Java are, and the program that runs them.
+//! The jars of servers that are written in Java, and the Java program that runs them.
 
 use std::path::PathBuf;
 
-/// What to do where Java or the jars are missing.
+/// How to install Java and the jars.
 const HOW_TO_GET: &str = "apt-get install default-jre-headless maven, then crates/testkit/jars/fetch";
 
-/// Says where the jars are.
+/// The variable that names the folder with the jars.
 const VARIABLE: &str = "WINDLASS_JARS";
 
-/// A program in Java.
+/// The jars of one product.
 #[derive(Debug)]
 pub(crate) struct Jars {
-    /// The program that runs it.
+    /// The path of the program `java`.
     pub(crate) java: PathBuf,
     folder: PathBuf,
 }
@@ -26,23 +26,23 @@ impl Jars {
         folder.is_dir().then_some(Self { java, folder })
     }
 
-    /// What a test says when there are none.
+    /// How to install what is missing, for the message of a test that is skipped.
     pub(crate) fn how_to_get() -> String {
         HOW_TO_GET.to_owned()
     }
 
-    /// All of them, as Java wants to be told.
+    /// All jars, in the form of Java's option `-cp`.
     pub(crate) fn class_path(&self) -> String {
         self.folder.join("*").display().to_string()
     }
 }
 
-/// The folder of all products, one folder each below it.
+/// The folder with one folder for each product.
 fn folder() -> Option<PathBuf> {
     cache(VARIABLE, "jars")
 }
 
-/// The folder that a variable names, or the one of this name where `.ci/run` keeps what it fetched and built.
+/// The folder that this variable names. Without the variable, the folder of this name in the cache of `.ci/run`.
 pub(crate) fn cache(variable: &str, name: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(variable).filter(|folder| !folder.is_empty()) {
         return Some(folder.into());

@@ -19,10 +19,10 @@ use crate::{
     server::{Server, free_port},
 };
 
-/// How long one question to a server may take.
+/// The timeout of one request to a server.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Small and quick to start. What the compiler that optimises would gain, a test does not live to see.
+/// A small heap and a quick start. A test ends before the optimising compiler would pay off.
 const JAVA: &[&str] = &[
     "-Xms128m",
     "-Xmx512m",
@@ -32,8 +32,8 @@ const JAVA: &[&str] = &[
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
 
-/// What every server is set to. Settings of a test come after these and win; in them `{port}` and `{controller}` are the
-/// ports that are listened on anyway.
+/// The settings of every server. Settings of a test follow them and win. In them, `{port}` and `{controller}` stand in for
+/// the ports of the two standard listeners.
 const SETTINGS: &str = "\
 process.roles=broker,controller
 node.id=1
@@ -55,7 +55,7 @@ broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=300
 ";
 
-/// Kafka as it was fetched to this machine.
+/// Kafka as `jars/fetch` fetched it to this machine.
 #[derive(Debug)]
 pub struct KafkaProduct {
     jars: Jars,
@@ -64,10 +64,10 @@ pub struct KafkaProduct {
 impl Product for KafkaProduct {
     const NAME: &'static str = "Kafka";
     const PACKAGE: &'static str = "default-jre-headless";
-    // It does not mind running as root, and its jars may be where only root can read them.
+    // Kafka runs as root without complaint, and the jars may be readable by root only.
     const USER: &'static str = "root";
     const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
-    // By itself it never waits for the disk.
+    // Kafka never waits for the disk unless a setting demands it.
     const QUICK: &'static [&'static str] = &[];
     const HAS_TEMPLATE: bool = true;
 
@@ -106,38 +106,38 @@ impl Product for KafkaProduct {
 
     fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
         let answer = ask(place.port, &METADATA)?;
-        // A stranger has another one, or none.
+        // Another server has another rack, or none.
         let rack = rack(place);
         if answer.windows(rack.len()).any(|window| window == rack.as_bytes()) {
             return Ok(true);
         }
-        // It answers before the controller has let it in; then it knows of no server at all.
+        // The server answers before the controller has registered it. Then the answer contains no servers.
         ensure!(
             !answer.windows(SERVERS_NONE.len()).any(|window| window == SERVERS_NONE),
-            "it is not let in yet"
+            "the controller has not registered the server yet"
         );
         Ok(false)
     }
 }
 
-/// The same for all: two of them never meet.
+/// All servers use the same id, because two of them never talk to one another.
 const CLUSTER: &str = "windlass-test-kit-0000";
 
-/// What is asked to see who answers: version 4 of "metadata", of no topic, from a client called `t`.
+/// The request that shows which server answers: version 4 of "metadata", for no topic, from a client called `t`.
 const METADATA: [u8; 20] = [
     0, 0, 0, 16, // length
     0, 3, // metadata
     0, 4, // version
-    0, 0, 0, 7, // which question
-    0, 1, b't', // whose
+    0, 0, 0, 7, // correlation id
+    0, 1, b't', // client id
     0, 0, 0, 0, // no topics
-    0, // and none to be made
+    0, // and create none
 ];
 
-/// The beginning of an answer that names no server: of this question, not throttled.
+/// The beginning of an answer without servers: the correlation id of the request, no throttling, an empty list.
 const SERVERS_NONE: &[u8] = &[0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// Where a server says that it stands, in place of the name of a rack: nobody else has this directory.
+/// The server's directory, which it reports as the name of its rack. No other server has this directory.
 fn rack(place: &Place<'_>) -> String {
     place.data.display().to_string()
 }
@@ -159,7 +159,7 @@ fn write_settings(file: &Path, place: &Place<'_>, controller: u16) -> Result<()>
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Puts a question to a server and gives the answer without its length.
+/// Sends a request to a server and returns the response without its length.
 fn ask(port: u16, question: &[u8]) -> Result<Vec<u8>> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
@@ -168,92 +168,91 @@ fn ask(port: u16, question: &[u8]) -> Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_be_bytes(length);
-    ensure!(length < 1 << 20, "a stranger answers");
+    ensure!(length < 1 << 20, "another server answers");
     let mut answer = vec![0; length as usize];
     stream.read_exact(&mut answer)?;
     Ok(answer)
 }
 
-/// A text as the protocol has it.
+/// A string in the encoding of the protocol.
 fn text(text: &str) -> Result<Vec<u8>> {
     let length = i16::try_from(text.len()).context("the name is too long")?;
     Ok([&length.to_be_bytes(), text.as_bytes()].concat())
 }
 
 impl Server<KafkaProduct> {
-    /// Deletes a topic, whoever uses it.
+    /// Deletes a topic, even if clients use it.
     ///
     /// # Errors
-    /// When the server does not say that it did.
+    /// When the server does not confirm it.
     pub fn delete(&self, topic: &str) -> Result<()> {
         // Version 1 of "delete topics", from a client called `t`.
         let mut question = vec![0, 20, 0, 1, 0, 0, 0, 7, 0, 1, b't', 0, 0, 0, 1];
         question.extend(text(topic)?);
         question.extend(5_000_i32.to_be_bytes());
         let answer = self.ask(&question)?;
-        ensure!(answer.ends_with(&[0, 0]), "it did not delete {topic}: {answer:?}");
+        ensure!(answer.ends_with(&[0, 0]), "the server did not delete {topic}: {answer:?}");
         Ok(())
     }
 
-    /// Forbids to look at a group and to be in it. For a server that has an authorizer.
+    /// Forbids anonymous clients to describe and to join a group. Needs a server with an authorizer.
     ///
     /// # Errors
-    /// When the server does not say that it does.
+    /// When the server does not confirm it.
     pub fn forbid_group(&self, group: &str) -> Result<()> {
-        // A group, all that is done with it, forbidden.
+        // A group, all operations, deny.
         self.rule([3, 2, 2], group)
     }
 
-    /// Lets nobody do anything with a topic but write to it. For a server that has an authorizer.
+    /// Allows anonymous clients to write to a topic, and forbids all other operations. Needs a server with an authorizer.
     ///
     /// # Errors
-    /// When the server does not say that it does.
+    /// When the server does not confirm it.
     pub fn allow_to_write_alone(&self, topic: &str) -> Result<()> {
-        // A topic, writing, allowed. What else there is no rule for is forbidden where there is any.
+        // A topic, write, allow. Once a resource has a rule, operations without a rule are forbidden.
         self.rule([2, 4, 3], topic)
     }
 
-    /// A rule for who has not said who he is, by the protocol's numbers for things, for what is done with them, and for
-    /// whether it may be.
+    /// Adds a rule for anonymous clients. The numbers are the protocol's resource type, operation, and permission.
     fn rule(&self, [thing, deed, verdict]: [u8; 3], name: &str) -> Result<()> {
-        // Version 1 of "create ACLs", from a client called `t`: one.
+        // Version 1 of "create ACLs", from a client called `t`, with one rule.
         let mut question = vec![0, 30, 0, 1, 0, 0, 0, 7, 0, 1, b't', 0, 0, 0, 1, thing];
         question.extend(text(name)?);
-        // Exactly this name.
+        // The pattern type: exactly this name.
         question.push(3);
         question.extend(text("User:ANONYMOUS")?);
         question.extend(text("*")?);
         question.extend([deed, verdict]);
         let answer = self.ask(&question)?;
-        // Behind which question it was, how long it waits with the answer and how many there are: no error.
-        ensure!(answer.get(12..14) == Some(&[0, 0]), "it takes no rule for {name}: {answer:?}");
+        // After the correlation id, the throttle time and the number of results comes the error code; 0 is success.
+        ensure!(answer.get(12..14) == Some(&[0, 0]), "the server did not add a rule for {name}: {answer:?}");
         Ok(())
     }
 
-    /// Puts a question to the server that has no length before it yet.
+    /// Sends a request, with its length in front.
     fn ask(&self, question: &[u8]) -> Result<Vec<u8>> {
         let mut whole = u32::try_from(question.len())?.to_be_bytes().to_vec();
         whole.extend(question);
         ask(self.port(), &whole)
     }
 
-    /// Lets a user in who proves by this mechanism, `SCRAM-SHA-256` or `SCRAM-SHA-512`, that he knows the password.
+    /// Creates a user who may log in with this password by this mechanism, `SCRAM-SHA-256` or `SCRAM-SHA-512`.
     ///
     /// # Errors
-    /// When the server does not say that it does.
+    /// When the server does not confirm it.
     pub fn let_in(&self, user: &str, mechanism: &str, password: &str) -> Result<()> {
         self.configure_user(user, "--add-config", &format!("{mechanism}=[password={password}]"))
     }
 
-    /// Lets a user in by this mechanism no more. Connections that he has stay.
+    /// Removes a user's password for this mechanism. Open connections of the user stay open.
     ///
     /// # Errors
-    /// When the server does not say that it does not.
+    /// When the server does not confirm it.
     pub fn lock_out(&self, user: &str, mechanism: &str) -> Result<()> {
         self.configure_user(user, "--delete-config", mechanism)
     }
 
-    /// By a program of the server's own: it knows how a password is kept.
+    /// Uses a program of Kafka, because Kafka defines how passwords are stored.
     fn configure_user(&self, user: &str, change: &str, what: &str) -> Result<()> {
         let jars = &self.product().jars;
         let mut command = Command::new(&jars.java);
@@ -261,11 +260,11 @@ impl Server<KafkaProduct> {
         command.args(["--bootstrap-server", &format!("127.0.0.1:{}", self.port())]);
         command.args(["--alter", "--entity-type", "users", "--entity-name", user, change, what]);
         let said = finish(command)?;
-        ensure!(said.contains("Completed updating config"), "it says: {said}");
+        ensure!(said.contains("Completed updating config"), "the server did not confirm it: {said}");
         Ok(())
     }
 
-    /// Where it is.
+    /// The URL of the server.
     pub fn url(&self) -> String {
         format!("kafka://127.0.0.1:{}", self.port())
     }

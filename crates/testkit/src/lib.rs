@@ -1,9 +1,9 @@
-//! Real servers for tests: PostgreSQL, MariaDB, Redis, RabbitMQ, Kafka, ElasticMQ, Consul, etcd, ZooKeeper and HAProxy as
-//! children of the test, without containers.
+//! Real servers for tests: PostgreSQL, MariaDB, Redis, RabbitMQ, Kafka, ElasticMQ, Mosquitto, Consul, etcd, ZooKeeper and
+//! HAProxy as children of the test, without containers.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
-//! // Nothing when it is not installed: that is told, and fails where `CI` is set.
+//! // Nothing if it is not installed: the test reports this, and fails if `CI` is set.
 //! let Some(postgres) = windlass_testkit::Postgres::shared()? else { return Ok(()) };
 //! let database = postgres.database()?;      // empty, and only this test's
 //! println!("{}", database.url());           // postgres://postgres@127.0.0.1:23456/t_1
@@ -11,23 +11,23 @@
 //! # }
 //! ```
 //!
-//! [`Server::shared`] is one server for all tests of a program, which costs each of them a database;
-//! [`Server::start`] is one for this test alone, which may be [killed](Server::kill), [paused](Server::pause) and
-//! [started again](Server::restart). A [`Proxy`] in front of a server cuts it off, holds everything back or makes it slow.
+//! [`Server::shared`] is one server for all tests of a program; each of them creates a database in it. [`Server::start`]
+//! is one for this test alone. The test may [kill](Server::kill), [pause](Server::pause) and [restart](Server::restart)
+//! it. A [`Proxy`] in front of a server cuts connections off, stops all data, or adds delay.
 //!
-//! Everything is on loopback and in directories of its own; whatever is on this machine already is left alone. What
-//! makes it reliable:
+//! All servers use loopback and directories of their own, and leave other servers on this machine alone. These files make
+//! the kit reliable:
 //!
 //! | file | concern |
 //! |---|---|
-//! | `keeper.rs` | servers get a signal when the test dies, however it dies |
-//! | `home.rs` | so do their directories: a janitor outlives the test by a moment |
-//! | `account.rs` | the servers refuse to run as root, so they run as their own users then |
-//! | `process.rs` | a child with all its descendants: signals, waiting, reaping |
-//! | `template.rs` | a data directory is made once, kept beside what cargo builds, and copied |
-//! | `server.rs` | on a port nobody has; ready when *this* server answers there, not a stranger |
+//! | `keeper.rs` | servers get a signal when the test ends, even if it is killed |
+//! | `home.rs` | a process that outlives the test by a moment removes their directories |
+//! | `account.rs` | servers that refuse to run as root run as their own users |
+//! | `process.rs` | a child process with all its descendants: signals, waiting, reaping |
+//! | `template.rs` | a data directory is created once, stored in cargo's build directory, and copied |
+//! | `server.rs` | a free port; a server is ready when this server answers on the port, and no other one |
 //!
-//! What is particular to a product is in a file of its name; `sql.rs` has what those with SQL databases share.
+//! The code of each product is in a file of its name. `sql.rs` has the code that products with SQL databases share.
 
 mod account;
 mod consul;
@@ -42,6 +42,7 @@ mod kafka;
 mod keeper;
 mod mariadb;
 mod missing;
+mod mosquitto;
 mod postgres;
 mod process;
 mod product;
@@ -62,6 +63,7 @@ pub use haproxy::HaProxyProduct;
 pub use kafka::KafkaProduct;
 pub use mariadb::MariaDbProduct;
 pub use missing::{SKIPS_VARIABLE, note_skips};
+pub use mosquitto::MosquittoProduct;
 pub use postgres::PostgresProduct;
 pub use product::{Place, Product};
 pub use proxy::Proxy;
@@ -92,6 +94,9 @@ pub type RabbitMq = Server<RabbitMqProduct>;
 
 /// HAProxy in front of other servers.
 pub type HaProxy = Server<HaProxyProduct>;
+
+/// A Mosquitto server: MQTT.
+pub type Mosquitto = Server<MosquittoProduct>;
 
 /// A Consul server.
 pub type Consul = Server<ConsulProduct>;

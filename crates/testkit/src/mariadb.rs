@@ -1,4 +1,4 @@
-//! MariaDB, as Debian's package `mariadb-server` has it or as it is on the path.
+//! MariaDB, from Debian's package `mariadb-server` or from the `PATH`.
 
 use std::{
     fs,
@@ -16,15 +16,16 @@ use crate::{
     sql::{self, SqlProduct},
 };
 
-/// What the server does first. Without it, only a local socket would let the administrator in.
+/// The statements that the server runs at its start. Without them, the administrator could connect only by the local
+/// socket.
 const FIRST: &str = "CREATE USER IF NOT EXISTS root@'127.0.0.1';
 GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;
 ";
 
-/// The file with it, in the data directory. It must not look like a database or a table.
+/// The file with these statements, in the data directory. Its name must not look like a database or a table.
 const FIRST_FILE: &str = "first.sql";
 
-/// Size of the log: the default of 96 MiB would be copied for every server.
+/// The size of the log. The default of 96 MiB would be copied for every server.
 const LOG_SIZE: &str = "--innodb-log-file-size=32M";
 
 /// MariaDB as it is installed on this machine.
@@ -44,7 +45,7 @@ impl Product for MariaDbProduct {
         "innodb-flush-log-at-trx-commit=0",
         "innodb-flush-method=nosync",
         "innodb-doublewrite=OFF",
-        // All tables in one file: making and dropping them is most of what a short test waits for.
+        // All tables go into one file: creating and dropping files takes most of the time of a short test.
         "innodb-file-per-table=OFF",
         "sync-frm=OFF",
     ];
@@ -53,7 +54,7 @@ impl Product for MariaDbProduct {
     fn find() -> Option<Self> {
         let in_path = std::env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = std::env::split_paths(&in_path).collect();
-        // Not on the path of everybody, and servers are there.
+        // Servers are in `/usr/sbin`, which is not in the `PATH` of every account.
         folders.push("/usr/sbin".into());
         let find = |name: &str| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file());
         Some(Self {
@@ -88,7 +89,7 @@ impl Product for MariaDbProduct {
         command.args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=300"]);
         command.args(["--innodb-buffer-pool-size=64M", LOG_SIZE]).arg(format!("--port={port}"));
         command.arg(file("init-file", FIRST_FILE)).arg(file("pid-file", "pid"));
-        // Relative to the data directory, whose path may be longer than a socket's may be.
+        // The path is relative to the data directory, because an absolute path may be too long for a socket.
         command.arg("--socket=socket");
         command.args(settings.iter().map(|setting| format!("--{setting}")));
         Ok(())

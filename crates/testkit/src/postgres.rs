@@ -1,4 +1,4 @@
-//! PostgreSQL, as Debian's package `postgresql` has it or as it is on the path.
+//! PostgreSQL, from Debian's package `postgresql` or from the `PATH`.
 
 use std::{
     fs,
@@ -16,10 +16,10 @@ use crate::{
     sql::{self, SqlProduct},
 };
 
-/// Where Debian has its versions: one folder each.
+/// Debian's folder for PostgreSQL, with one folder for each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The administrator comes in as such; whoever else there is needs a password.
+/// The administrator needs no password. All other users need one.
 const HOSTS: &str = "\
 host all         postgres 127.0.0.1/32 trust
 host all         all      127.0.0.1/32 scram-sha-256
@@ -33,7 +33,7 @@ pub struct PostgresProduct {
 }
 
 impl PostgresProduct {
-    /// Another program of the same version.
+    /// The path of another program of the same version.
     fn sibling(&self, name: &str) -> PathBuf {
         self.server.with_file_name(name)
     }
@@ -43,7 +43,7 @@ impl Product for PostgresProduct {
     const NAME: &'static str = "PostgreSQL";
     const PACKAGE: &'static str = "postgresql";
     const USER: &'static str = "postgres";
-    // Killed outright, it would leave its shared memory behind.
+    // SIGKILL would leave the shared memory behind.
     const SIGNALS: (Signal, &'static str) = (Signal::INT, "QUIT");
     const QUICK: &'static [&'static str] = &["fsync=off", "full_page_writes=off"];
     const HAS_TEMPLATE: bool = true;
@@ -84,12 +84,12 @@ impl Product for PostgresProduct {
         command.arg("-D").arg(data).arg("-p").arg(port.to_string());
         let ours = [
             "listen_addresses=127.0.0.1",
-            // A path in a temporary directory may be longer than a socket's may be.
+            // The path of a temporary directory may be too long for a socket.
             "unix_socket_directories=",
             "max_connections=300",
             "shared_buffers=64MB",
             "logging_collector=off",
-            // In its own directory: a killed server would leave it in the system's memory.
+            // A file in the data directory: after a kill, the system would keep other shared memory.
             "dynamic_shared_memory_type=mmap",
         ];
         for setting in ours.into_iter().chain(settings.iter().map(String::as_str)) {
@@ -103,11 +103,11 @@ impl Product for PostgresProduct {
     }
 
     fn tidy(&self, data: &Path) {
-        // The seventh line of a running server's file names its segment: its key and its number.
+        // In the file of a running server, the seventh line is its shared memory segment: its key and its number.
         let running = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
         let segment = running.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
         if let Some(segment) = segment {
-            // The next server would take it over; where there is none to come, it would stay until the machine stops.
+            // The next start would reuse the segment. Without a next start it would stay until the machine stops.
             let mut remove = Command::new("ipcrm");
             let _ = remove.arg("-m").arg(segment).stdout(Stdio::null()).stderr(Stdio::null()).status();
         }

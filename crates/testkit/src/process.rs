@@ -1,4 +1,4 @@
-//! A child with all its descendants.
+//! A child process with all its descendants.
 
 use std::{
     fs::{self, File},
@@ -13,10 +13,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::keeper;
 
-/// How often a child is looked at while something is waited for.
+/// How often a process is checked during a wait.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// A child with all its descendants. It is killed when this is dropped.
+/// A child process with all its descendants. They are killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -24,7 +24,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a command that writes to the file `log`.
+    /// Starts a command whose output goes to the file `log`.
     pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let output = File::options().create(true).append(true).open(log)?;
         command.stderr(output.try_clone()?).stdout(output);
@@ -33,17 +33,17 @@ impl Process {
         Ok(Self { child, log: log.to_owned() })
     }
 
-    /// Its number.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end. Nothing if it did not end within `patience`.
+    /// Waits for its end. Returns nothing if it did not end within `patience`.
     pub(crate) fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
         let until = Instant::now() + patience;
         loop {
@@ -55,30 +55,30 @@ impl Process {
         }
     }
 
-    /// Sends it alone a signal.
+    /// Sends a signal to this process only.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let id = Pid::from_child(&self.child);
         kill_process(id, signal).with_context(|| format!("cannot send a signal to {}", self.child.id()))
     }
 
-    /// Sends it and its descendants a signal, and tells who they are.
+    /// Sends a signal to the process and its descendants, and returns their process ids.
     pub(crate) fn signal_all(&self, signal: Signal) -> Result<Vec<u32>> {
-        // Before it dies, for who loses a parent gets another one.
+        // List them before the signal: a process whose parent died gets another parent.
         let descendants = descendants(self.child.id());
         self.signal(signal)?;
         for id in &descendants {
-            // One of them may have ended meanwhile.
+            // A process may have ended in the meantime.
             let _ = Pid::from_raw(id.cast_signed()).map(|id| kill_process(id, signal));
         }
         Ok(descendants)
     }
 
-    /// Kills it and its descendants. None of them does anything afterwards.
+    /// Kills the process and its descendants. None of them runs after this.
     pub(crate) fn kill(&mut self) -> Result<()> {
         if self.ended()?.is_some() {
             return Ok(());
         }
-        // A stopped one makes no new descendants.
+        // A stopped process starts no new descendants.
         self.signal(Signal::STOP)?;
         let descendants = self.signal_all(Signal::KILL)?;
         self.child.wait()?;
@@ -104,7 +104,7 @@ pub(crate) fn last_lines(log: &Path) -> String {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // A destructor cannot return an error.
         let _ = self.kill();
     }
 }
@@ -127,13 +127,13 @@ fn descendants(ancestor: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Whether a process does anything: one that waits to be reaped does not.
+/// Whether a process still runs. A zombie, which waits to be reaped, does not.
 fn lives(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// The parent that a process's `stat` names. The name before it is in brackets and may have anything in it.
+/// The parent in a process's `stat`. The name before it is in brackets, and may contain any character.
 fn parent_in(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()

@@ -1,4 +1,4 @@
-//! What is particular to a server product.
+//! What differs between server products.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -13,67 +13,67 @@ use crate::{account::Account, server::Server};
 
 /// A server product as it is installed on this machine.
 pub trait Product: Sized + Send + Sync + 'static {
-    /// What it is called.
+    /// The product's name.
     const NAME: &'static str;
-    /// Debian's package that has it.
+    /// The Debian package.
     const PACKAGE: &'static str;
-    /// Whom it runs as when the caller is root.
+    /// The user to run as if the caller is root.
     const USER: &'static str;
-    /// The signal that ends it in good order, and the one that ends it at once but leaves nothing behind.
+    /// The signal for an orderly end, and the signal that ends the server at once but leaves nothing behind.
     const SIGNALS: (rustix::process::Signal, &'static str);
-    /// Settings under which it is quick and does not survive a power cut, which no test of this kit makes.
+    /// Settings that make the server quick, so that it does not survive a power cut. No test of this kit cuts the power.
     const QUICK: &'static [&'static str];
-    /// Whether its data directory is made once and copied, because making one takes long.
+    /// Whether the data directory is created once and then copied, because creating it takes long.
     const HAS_TEMPLATE: bool;
 
-    /// Finds it.
+    /// Finds the installed product.
     fn find() -> Option<Self>;
 
-    /// What to do where it is not found.
+    /// How to install the product.
     fn how_to_get() -> String {
         format!("apt-get install {}", Self::PACKAGE)
     }
 
-    /// The server that all tests of a program share. It is never dropped: it gets its signal when the program ends.
+    /// The server that all tests of a program share. It is never dropped; it gets its signal when the program ends.
     fn slot() -> &'static Mutex<Option<&'static Server<Self>>>;
 
-    /// The file that is run.
+    /// The path of the server's program.
     fn program(&self) -> &Path;
 
-    /// Makes a data directory.
+    /// Creates a data directory.
     ///
     /// # Errors
-    /// When its program says so.
+    /// When the program that creates it fails.
     fn initialise(&self, run: &dyn Fn(&Path) -> Command, data: &Path) -> Result<()>;
 
-    /// Tells the server's command where its data are and what it listens on. Called before every start.
+    /// Adds the data directory and the port to the server's command. Called before every start.
     ///
     /// # Errors
-    /// When a file that it needs cannot be written.
+    /// When a file that the server needs cannot be written.
     fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()>;
 
-    /// Whether who answers at this place is the server that was started as `process`, and not a stranger.
+    /// Whether the server that answers at this place is the one that was started as `process`.
     ///
     /// # Errors
-    /// While nobody answers.
+    /// While no server answers.
     fn answers(&self, place: &Place<'_>, process: u32) -> Result<bool>;
 
-    /// Removes what the system keeps of a server that was killed.
+    /// Removes what the system keeps of a server after a kill.
     fn tidy(&self, _data: &Path) {}
 }
 
-/// Where a server is, and how it is set.
+/// The place of a server, and its settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'s> {
     /// Its data directory.
     pub data: &'s Path,
-    /// The port it listens on, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub port: u16,
     /// Settings of the product: `name=value` each.
     pub settings: &'s [String],
 }
 
-/// Runs a command to its end and gives what it printed.
+/// Runs a command to its end and returns its output.
 pub(crate) fn finish(mut command: Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let Output { status, stdout, stderr } = command.output()?;
@@ -83,12 +83,12 @@ pub(crate) fn finish(mut command: Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&stdout).trim().to_owned())
 }
 
-/// The account a product runs as.
+/// The account that a product runs as.
 pub(crate) fn account<P: Product>() -> Result<Account> {
     Account::choose(P::USER)
 }
 
-/// A name for the server with this data directory. No other server has it, because no other one has the directory.
+/// A name for the server with this data directory. It is unique, because only this server has the directory.
 pub(crate) fn name(data: &Path) -> String {
     let mut hasher = DefaultHasher::new();
     data.hash(&mut hasher);

@@ -11,13 +11,13 @@ use std::{
 use anyhow::Result;
 use std::sync::mpsc;
 
-/// Bytes under way in each direction, in pieces of [`PIECE`]: a network holds some, not everything.
+/// The bytes buffered in each direction, in pieces of [`PIECE`]. A network buffers some data, but not all.
 const PIECES_MAX: usize = 64;
 
-/// Most bytes passed on at once.
+/// The maximum number of bytes that are forwarded at once.
 const PIECE: usize = 16 * 1024;
 
-/// Passes connections on to a server, and is a bad network when told so.
+/// Forwards connections to a server. Tests make it behave like a network that fails.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -35,26 +35,26 @@ struct Weather {
     target: SocketAddr,
     mode: Mode,
     delay: Duration,
-    /// Both ends of every connection.
+    /// The sockets of both ends of every connection.
     connections: Vec<(TcpStream, TcpStream)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Open,
-    /// Nothing comes through, and nobody is told.
+    /// No data comes through, and connections stay open.
     Stalled,
-    /// Connections are closed.
+    /// All connections are closed.
     Cut,
-    /// For ever.
+    /// The proxy was dropped.
     Gone,
 }
 
 impl Proxy {
-    /// Begins to pass on connections to a port of 127.0.0.1.
+    /// Starts to forward connections to a port of 127.0.0.1.
     ///
     /// # Errors
-    /// When there is no port to listen on.
+    /// When there is no free port.
     pub fn start(target: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -66,34 +66,34 @@ impl Proxy {
         Ok(Self { shared, address })
     }
 
-    /// The port it listens on, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Closes all connections, and every new one at once, until [`heal`](Self::heal).
+    /// Closes all connections, and each new one at once, until [`heal`](Self::heal).
     pub fn cut(&self) {
         self.shared.turn(Mode::Cut);
     }
 
-    /// Leads new connections to another port of 127.0.0.1, as a virtual address does after a failover. Those that are
-    /// there stay where they are.
+    /// Forwards new connections to another port of 127.0.0.1, as a virtual address does after a failover. Open
+    /// connections do not move.
     pub fn lead_to(&self, target: u16) {
         self.shared.lock().target = SocketAddr::from((Ipv4Addr::LOCALHOST, target));
     }
 
-    /// Lets nothing through in either direction without telling anybody, until [`heal`](Self::heal): what is on its
-    /// way arrives then. This is what a partition looks like from both sides.
+    /// Stops all data in both directions and keeps the connections open, until [`heal`](Self::heal). Buffered data
+    /// arrives then. A partition looks like this from both sides.
     pub fn stall(&self) {
         self.shared.turn(Mode::Stalled);
     }
 
-    /// Delays everything by `delay` in each direction, from now on.
+    /// Delays all data by `delay` in each direction, from now on.
     pub fn delay(&self, delay: Duration) {
         self.shared.lock().delay = delay;
     }
 
-    /// Lets everything through again, without delay.
+    /// Forwards all data again, without delay.
     pub fn heal(&self) {
         self.shared.lock().delay = Duration::ZERO;
         self.shared.turn(Mode::Open);
@@ -103,7 +103,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.turn(Mode::Gone);
-        // The thread that accepts notices with the next connection.
+        // The accepting thread notices the end at its next connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -132,7 +132,7 @@ impl Shared {
                 (Mode::Gone, _) => return,
                 (Mode::Cut, _) | (_, Err(_)) => {}
                 (Mode::Open | Mode::Stalled, Ok(client)) => {
-                    // A server that is away closes the connection, as its machine would.
+                    // If the server is down, close the connection, as the server's machine would.
                     let _ = self.connect(client);
                 }
             }
@@ -155,7 +155,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Passes on one direction of a connection, until either end closes it.
+    /// Forwards one direction of a connection, until either end closes it.
     fn carry(self: &Arc<Self>, mut from: TcpStream, mut to: TcpStream) {
         let (sender, pieces) = mpsc::sync_channel::<(Instant, Vec<u8>)>(PIECES_MAX);
         thread::spawn(move || {
@@ -173,12 +173,12 @@ impl Shared {
                     break;
                 }
             }
-            // The other direction may have more to say; a cut has closed both.
+            // The other direction may have more data. After a cut, both directions are closed already.
             let _ = to.shutdown(Shutdown::Write);
         });
     }
 
-    /// Waits until what came then may go on. False when it never may.
+    /// Waits until data that arrived may be forwarded. False if it never may.
     fn let_through(&self, came_at: Instant) -> bool {
         let mut weather = self.lock();
         loop {
@@ -199,7 +199,7 @@ impl Shared {
     }
 }
 
-/// Closes a connection for both sides; one that is closed already has nothing against it.
+/// Closes a connection in both directions. A connection that is already closed is not an error.
 fn close(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
 }

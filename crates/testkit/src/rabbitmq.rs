@@ -1,4 +1,4 @@
-//! RabbitMQ, as Debian's package `rabbitmq-server` has it.
+//! RabbitMQ, from Debian's package `rabbitmq-server`.
 
 use std::{
     fs,
@@ -24,22 +24,22 @@ use crate::{
     server::{Server, free_port},
 };
 
-/// Where Debian has its programs. Those on the path refuse to run as anybody but root and their own user.
+/// Debian's folder for the programs of RabbitMQ. The ones in the `PATH` run only as root or as RabbitMQ's own user.
 const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
 
-/// Where Debian has those of the machine that it runs on.
+/// Debian's folder for the programs of Erlang.
 const MACHINE: &str = "/usr/lib/erlang/bin";
 
-/// Nodes that talk to one another share it.
+/// The cookie: nodes that talk to one another share it.
 const COOKIE: &str = "windlass-testkit";
 
-/// How long one question to a server may take. Joining a cluster is the longest.
+/// The timeout of one request to a server. Joining a cluster takes longest.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// How long the first answer of a server may take.
+/// The timeout of the first answer of a server.
 const GREETING_MAX: Duration = Duration::from_secs(5);
 
-/// What every server is set to. Settings of a test come after these and win.
+/// The settings of every server. Settings of a test follow them and win.
 const SETTINGS: &str = "\
 log.console = true
 log.console.level = info
@@ -47,8 +47,8 @@ vm_memory_high_watermark.absolute = 1GB
 disk_free_limit.absolute = 50MB
 ";
 
-/// Few threads that do not spin while they wait: there is not one machine to each server here. A node that does not
-/// answer is given up after ten seconds instead of a minute. The registry of names is this kit's.
+/// Few threads that do not spin while they wait, because several servers share this machine. A node that does not answer
+/// is given up after ten seconds instead of a minute. The kit runs the registry of names (`epmd`) itself.
 const MACHINE_SETTINGS: &str = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1} -kernel net_ticktime 10 \
                                 +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none";
 
@@ -56,7 +56,7 @@ const MACHINE_SETTINGS: &str = "-start_epmd false -kernel inet_dist_use_interfac
 #[derive(Debug)]
 pub struct RabbitMqProduct {
     server: PathBuf,
-    /// Where the programs of the machine are.
+    /// The folder with the programs of Erlang.
     machine: PathBuf,
 }
 
@@ -66,7 +66,7 @@ impl Product for RabbitMqProduct {
     const USER: &'static str = "rabbitmq";
     const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
     const QUICK: &'static [&'static str] = &[];
-    // What takes long is starting, which no copy makes shorter.
+    // Starting takes the time, and a copy of the data does not make it shorter.
     const HAS_TEMPLATE: bool = false;
 
     fn find() -> Option<Self> {
@@ -118,13 +118,13 @@ impl Product for RabbitMqProduct {
         command.env("RABBITMQ_DIST_PORT", free_port()?.to_string());
         command.env("ERL_EPMD_PORT", registry(self)?.to_string());
         command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", MACHINE_SETTINGS);
-        // The script becomes the server then, instead of a parent that passes signals on.
+        // With this variable the script becomes the server, instead of a parent that forwards signals.
         command.env("RUNNING_UNDER_SYSTEMD", "true");
         Ok(())
     }
 
     fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
-        // Nobody else has this name. It is the cluster's by default.
+        // Only this node has this name. It is the default name of the cluster, which the greeting contains.
         let node = node(place.port);
         let name = node.split('@').next().unwrap_or(&node).as_bytes();
         Ok(greeting(place.port)?.windows(name.len()).any(|window| window == name))
@@ -132,9 +132,9 @@ impl Product for RabbitMqProduct {
 }
 
 impl RabbitMqProduct {
-    /// Runs an expression in the language of the server on it, and gives its value.
+    /// Runs an Erlang expression on the server and returns its value.
     fn evaluate(&self, port: u16, expression: &str) -> Result<String> {
-        // A server knows those who ask by their names, and lets one of a name in at a time.
+        // The server accepts one client of a name at a time.
         static COUNT: AtomicU32 = AtomicU32::new(1);
         let asker = format!("a{}x{}", COUNT.fetch_add(1, Ordering::Relaxed), std::process::id());
         let mut command = Command::new(self.machine.join("erl_call"));
@@ -143,7 +143,7 @@ impl RabbitMqProduct {
         command.env("ERL_EPMD_PORT", registry(self)?.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start erl_call")?;
-        // Closed behind the expression: that is its end.
+        // `erl_call` runs the expression when its input is closed.
         let mut input = child.stdin.take().context("erl_call has no input")?;
         writeln!(input, "{expression}.")?;
         drop(input);
@@ -156,35 +156,35 @@ impl RabbitMqProduct {
 }
 
 impl Server<RabbitMqProduct> {
-    /// Where it is, for the administrator.
+    /// The URL for the administrator.
     pub fn url(&self) -> String {
         self.url_at(self.port())
     }
 
-    /// Where it is by way of another port: a [`Proxy`](crate::Proxy)'s, or [`HaProxy`](crate::HaProxy)'s.
+    /// The URL by way of another port, such as that of a [`Proxy`](crate::Proxy) or of [`HaProxy`](crate::HaProxy).
     pub fn url_at(&self, port: u16) -> String {
         format!("amqp://guest:guest@127.0.0.1:{port}/%2F")
     }
 
-    /// The name that it has among the nodes of a cluster.
+    /// The name of this node in a cluster.
     pub fn node(&self) -> String {
         node(self.port())
     }
 
-    /// Runs an expression in the language of the server on it, without the full stop, and gives its value. For what
-    /// `rabbitmqctl` does, which takes a second for each word.
+    /// Runs an Erlang expression on the server, without the full stop, and returns its value. It replaces `rabbitmqctl`,
+    /// which takes a second for each command.
     ///
     /// # Errors
-    /// When it does not run, and what it says.
+    /// When the expression fails, with RabbitMQ's output.
     pub fn evaluate(&self, expression: &str) -> Result<String> {
         self.product().evaluate(self.port(), expression)
     }
 
-    /// Writes down which quorum queues there are, which version 3.10 does every three minutes by itself. A server alone
-    /// that is killed before has lost such a queue, with messages that it confirmed.
+    /// Writes the list of quorum queues to disk. Version 3.10 does this only every three minutes. A single server that is
+    /// killed before has lost such a queue, with messages that it confirmed.
     ///
     /// # Errors
-    /// When it does not run.
+    /// When the expression fails.
     pub fn sync(&self) -> Result<()> {
         self.evaluate("[ok = dets:sync(Table) || Table <- dets:all()], ok").map(drop)
     }
@@ -194,29 +194,29 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// What a node is called that listens on this port, and none of another test program.
+/// The name of a node that listens on this port. Nodes of other test programs have other names.
 fn node(port: u16) -> String {
     format!("w{port}x{}@localhost", std::process::id())
 }
 
-/// What a server says about itself to whoever wants to speak its protocol.
+/// The properties that a server sends to a client at the start of its protocol.
 fn greeting(port: u16) -> Result<Vec<u8>> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, GREETING_MAX)?;
     stream.set_read_timeout(Some(GREETING_MAX))?;
     stream.write_all(b"AMQP\0\0\x09\x01")?;
-    // A frame: type, channel, length.
+    // A frame begins with type, channel and length.
     let mut head = [0; 7];
     stream.read_exact(&mut head)?;
     let length = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);
-    ensure!(head[0] == 1 && length < 1 << 17, "a stranger answers");
+    ensure!(head[0] == 1 && length < 1 << 17, "another server answers");
     let mut said = vec![0; length as usize];
     stream.read_exact(&mut said)?;
     Ok(said)
 }
 
-/// The port of the registry in which nodes find one another by name. All nodes of this program share one, which is
-/// started before the first of them: they would start one that outlives them.
+/// The port of the registry in which nodes find one another by name. All nodes of this program share one registry, which is
+/// started before the first node. A node would start one that outlives the program.
 fn registry(product: &RabbitMqProduct) -> Result<u16> {
     static REGISTRY: Mutex<Option<(u16, Process)>> = Mutex::new(None);
     let mut registry = REGISTRY.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -232,7 +232,7 @@ fn registry(product: &RabbitMqProduct) -> Result<u16> {
     let until = Instant::now() + GREETING_MAX;
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
         let ended = process.ended()?;
-        ensure!(ended.is_none() && Instant::now() < until, "epmd does not run: {}", process.last_words());
+        ensure!(ended.is_none() && Instant::now() < until, "epmd is not running: {}", process.last_words());
         thread::sleep(LOOK_EVERY);
     }
     *registry = Some((port, process));

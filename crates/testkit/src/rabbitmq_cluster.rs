@@ -1,4 +1,4 @@
-//! Several RabbitMQ servers that are one broker.
+//! Several RabbitMQ servers that form one broker.
 
 use std::{thread, time::Instant};
 
@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 
 use crate::{RabbitMq, process::LOOK_EVERY, rabbitmq::ANSWER_MAX};
 
-/// Three RabbitMQ servers that are one broker: any one of them may be away.
+/// Three RabbitMQ servers that form one broker. Any one of them may be down.
 #[derive(Debug)]
 pub struct RabbitMqCluster {
     nodes: Vec<RabbitMq>,
 }
 
 impl RabbitMqCluster {
-    /// Starts the servers and joins them. Nothing when RabbitMQ is not installed.
+    /// Starts the servers and joins them. Returns nothing if RabbitMQ is not installed.
     ///
     /// # Errors
     /// As [`Server::start`](crate::Server::start).
@@ -22,9 +22,9 @@ impl RabbitMqCluster {
             return Ok(None);
         }
         let start = || {
-            // Of two parts that do not see each other the smaller one waits, instead of going on by itself.
+            // In a partition, the smaller part waits instead of continuing by itself.
             let started = RabbitMq::start_with(&["cluster_partition_handling=pause_minority"])?;
-            started.context("RabbitMQ was removed meanwhile")
+            started.context("RabbitMQ was removed during the start")
         };
         let nodes: Result<Vec<RabbitMq>> = thread::scope(|scope| {
             let starting: Vec<_> = (0..3).map(|_| scope.spawn(start)).collect();
@@ -51,7 +51,7 @@ impl RabbitMqCluster {
     /// Waits until all servers see one another.
     ///
     /// # Errors
-    /// When they do not in time.
+    /// When they do not see one another in time.
     pub fn wait_until_whole(&self) -> Result<()> {
         let until = Instant::now() + ANSWER_MAX;
         let wanted = self.nodes.len().to_string();

@@ -1,4 +1,4 @@
-//! Redis, as Debian's package `redis-server` has it or as it is on the path.
+//! Redis, from Debian's package `redis-server` or from the `PATH`.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ impl Product for RedisProduct {
     const USER: &'static str = "redis";
     const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
     const QUICK: &'static [&'static str] = &["appendfsync=no"];
-    // An empty directory will do.
+    // Redis needs only an empty directory.
     const HAS_TEMPLATE: bool = false;
 
     fn find() -> Option<Self> {
@@ -55,7 +55,7 @@ impl Product for RedisProduct {
     fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
         command.arg("--port").arg(place.port.to_string()).arg("--dir").arg(place.data);
         command.args(["--bind", "127.0.0.1", "--daemonize", "no", "--protected-mode", "no"]);
-        // Every change goes to a log, as it must where messages are to outlive the process; no snapshots beside it.
+        // Every change goes to the log, so that messages outlive the process. There are no snapshots.
         command.args(["--save", "", "--appendonly", "yes"]);
         for setting in place.settings {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -67,14 +67,17 @@ impl Product for RedisProduct {
     fn answers(&self, place: &Place<'_>, process: u32) -> Result<bool> {
         let server = finish(self.ask(place, &["INFO", "server"]))?;
         let persistence = finish(self.ask(place, &["INFO", "persistence"]))?;
-        // While it reads its log it answers questions about itself alone.
-        anyhow::ensure!(persistence.lines().any(|line| line.trim_end() == "loading:0"), "it reads its log");
+        // While the server loads its log, it answers only queries about itself.
+        anyhow::ensure!(
+            persistence.lines().any(|line| line.trim_end() == "loading:0"),
+            "the server is still loading its log"
+        );
         Ok(server.lines().any(|line| line.trim_end() == format!("process_id:{process}")))
     }
 }
 
 impl RedisProduct {
-    /// Sends a command as the user that a server's settings began with.
+    /// Sends a command as the default user with the password of the server's settings.
     fn ask(&self, place: &Place<'_>, words: &[&str]) -> Command {
         let mut command = Command::new(&self.client);
         command.args(["-h", "127.0.0.1", "-e", "-p"]).arg(place.port.to_string()).args(words);
@@ -88,21 +91,21 @@ impl RedisProduct {
 }
 
 impl Server<RedisProduct> {
-    /// Sends a command, a word each, and gives the answer without decoration.
+    /// Sends a command, given as words, and returns the plain answer.
     ///
     /// # Errors
-    /// What the server says.
+    /// When the server returns an error.
     pub fn ask(&self, words: &[&str]) -> Result<String> {
         let data = self.data();
         finish(self.product().ask(&self.place(&data), words))
     }
 
-    /// Where it is, with the password that it was started with.
+    /// The URL, with the password that the server was started with.
     pub fn url(&self) -> String {
         self.url_at(self.port())
     }
 
-    /// Where it is by way of another port: a [`Proxy`](crate::Proxy)'s.
+    /// The URL by way of another port, such as that of a [`Proxy`](crate::Proxy).
     pub fn url_at(&self, port: u16) -> String {
         match password(self.settings()) {
             Some(password) => format!("redis://:{password}@127.0.0.1:{port}/0"),
@@ -111,7 +114,7 @@ impl Server<RedisProduct> {
     }
 }
 
-/// The password that these settings give to the user whom everybody is at first.
+/// The password that these settings give to the default user.
 fn password(settings: &[String]) -> Option<&str> {
     settings.iter().find_map(|setting| setting.strip_prefix("requirepass="))
 }

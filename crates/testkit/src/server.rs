@@ -1,4 +1,4 @@
-//! A server of a test: its directory, its port, its process.
+//! A server for tests: its directory, its port, its process.
 
 use std::{
     fs,
@@ -20,46 +20,46 @@ use crate::{
     template,
 };
 
-/// Ports of servers: below those that the system gives to outgoing connections, any of which could take one that a
-/// restarted server wants back.
+/// The ports of servers. They are below the ports that the system gives to outgoing connections, because such a
+/// connection could take the port that a restarted server needs.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// How long a server may take until it answers. It takes a second; a machine may be busy.
+/// The timeout of a server's start. It takes a second, but the machine may be busy.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// How long a server may take to end in good order before it is killed.
+/// The timeout of an orderly end, after which the server is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// Where the copy of a server's data is, in its directory.
+/// The name of the copy of the server's data, in its directory.
 const COPY: &str = "copy";
 
-/// A server of a test. It is stopped, and its directory removed, when this is dropped.
+/// A server for tests. When this is dropped, the server is stopped and its directory is removed.
 ///
-/// Its methods block: they are for tests and drills, not for programs.
+/// The methods block: they are for tests and drills, not for programs.
 #[derive(Debug)]
 pub struct Server<P: Product> {
     product: P,
     account: Account,
-    /// Everything of it: its data and its log.
+    /// The directory of the server, with its data and its log.
     directory: PathBuf,
     settings: Vec<String>,
     port: u16,
     process: Mutex<Option<Process>>,
 }
 
-/// What became of an attempt to start.
+/// The result of an attempt to start.
 enum Started {
-    /// It answers.
+    /// The server answers.
     Ready(Process),
-    /// It ended, or a stranger answers on its port.
+    /// The server ended, or another server answers on its port.
     Failed(String),
 }
 
 impl<P: Product> Server<P> {
-    /// Starts a server for this test alone, as durable as the product is by itself. Nothing when it is not installed.
+    /// Starts a server for this test alone, with the product's default durability. Returns nothing if it is not installed.
     ///
     /// # Errors
-    /// When it cannot be started, and when it is not installed where `CI` is set.
+    /// When it cannot be started, or if it is not installed and `CI` is set.
     pub fn start() -> Result<Option<Self>> {
         Self::start_with(&[])
     }
@@ -67,7 +67,7 @@ impl<P: Product> Server<P> {
     /// Like [`start`](Self::start), with settings of the product: `name=value` each.
     ///
     /// # Errors
-    /// As there.
+    /// As [`start`](Self::start).
     pub fn start_with(settings: &[&str]) -> Result<Option<Self>> {
         let Some(product) = P::find() else {
             missing::skip(P::NAME, &P::how_to_get())?;
@@ -78,7 +78,7 @@ impl<P: Product> Server<P> {
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let mut server = Self { product, account, directory, settings, port: 0, process: Mutex::new(None) };
         template::make(&server.product, &server.account, &server.data())
-            .with_context(|| format!("cannot make a data directory of {}", P::NAME))?;
+            .with_context(|| format!("cannot create a data directory of {}", P::NAME))?;
         let until = Instant::now() + START_MAX;
         loop {
             server.port = free_port()?;
@@ -94,10 +94,10 @@ impl<P: Product> Server<P> {
         }
     }
 
-    /// Whether it is installed: where not, that is told.
+    /// Whether the product is installed. If it is not, this is reported.
     ///
     /// # Errors
-    /// When it is not, where `CI` is set.
+    /// When it is not installed and `CI` is set.
     pub fn is_installed() -> Result<bool> {
         let is_installed = P::find().is_some();
         if !is_installed {
@@ -106,7 +106,8 @@ impl<P: Product> Server<P> {
         Ok(is_installed)
     }
 
-    /// The server that all tests of this program share: quick, and to be left alone. Nothing when it is not installed.
+    /// The server that all tests of this program share. It is quick; do not stop it. Returns nothing if it is not
+    /// installed.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -118,17 +119,17 @@ impl<P: Product> Server<P> {
         Ok(*slot)
     }
 
-    /// The port it listens on, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The number of its process, while there is one.
+    /// Its process id, while it runs.
     pub fn process_id(&self) -> Option<u32> {
         self.lock().as_ref().map(Process::id)
     }
 
-    /// Everything of it: its data, and its log in `log`.
+    /// Its directory, with its data, and its log in `log`.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -138,7 +139,7 @@ impl<P: Product> Server<P> {
         last_lines(&self.directory.join("log"))
     }
 
-    /// Kills it with all its processes, as a machine that dies would.
+    /// Kills the server with all its processes, as a failure of its machine would.
     ///
     /// # Errors
     /// When it cannot be killed.
@@ -146,10 +147,10 @@ impl<P: Product> Server<P> {
         self.lock().take().map_or(Ok(()), |mut process| process.kill())
     }
 
-    /// Ends it in good order.
+    /// Ends the server in good order.
     ///
     /// # Errors
-    /// When it has to be killed after all.
+    /// When it does not end in time, and is killed.
     pub fn stop(&self) -> Result<()> {
         let Some(mut process) = self.lock().take() else { return Ok(()) };
         process.signal(P::SIGNALS.0)?;
@@ -159,10 +160,10 @@ impl<P: Product> Server<P> {
         }
     }
 
-    /// Starts it again with its data on its port, after [`kill`](Self::kill) or [`stop`](Self::stop).
+    /// Starts the server again with its data on its port, after [`kill`](Self::kill) or [`stop`](Self::stop).
     ///
     /// # Errors
-    /// When it does not start, and while it runs.
+    /// When it does not start, or is running.
     pub fn restart(&self) -> Result<()> {
         self.is_down()?;
         let mut process = self.lock();
@@ -174,26 +175,26 @@ impl<P: Product> Server<P> {
                     return Ok(());
                 }
                 Started::Failed(why) if Instant::now() >= until => bail!("cannot start {}: {why}", P::NAME),
-                // What is left of the killed one may hold its memory for a moment.
+                // The killed server's memory may be in use for a moment.
                 Started::Failed(_) => thread::sleep(LOOK_EVERY * 10),
             }
         }
     }
 
-    /// Copies the data of a server that does not run. [`put_back`](Self::put_back) makes it what it was then.
+    /// Copies the data of a server that is not running. [`put_back`](Self::put_back) restores the copy.
     ///
     /// # Errors
-    /// While it runs, and when the data cannot be copied.
+    /// While it is running, or when the data cannot be copied.
     pub fn copy_data(&self) -> Result<()> {
         self.is_down()?;
         template::copy(&self.data(), &self.directory.join(COPY))
     }
 
-    /// Replaces the data of a server that does not run by their copy: it has lost all changes since then, as a replica
-    /// has that was behind when it was promoted.
+    /// Replaces the data of a server that is not running by the copy. The server then has lost all later changes, like a
+    /// replica that was behind when it was promoted.
     ///
     /// # Errors
-    /// While it runs, and when there is no copy.
+    /// While it is running, or when there is no copy.
     pub fn put_back(&self) -> Result<()> {
         self.is_down()?;
         fs::remove_dir_all(self.data())?;
@@ -201,29 +202,30 @@ impl<P: Product> Server<P> {
     }
 
     fn is_down(&self) -> Result<()> {
-        ensure!(self.lock().is_none(), "{} runs: stop it first", P::NAME);
+        ensure!(self.lock().is_none(), "{} is running: stop it first", P::NAME);
         Ok(())
     }
 
-    /// Stops all its processes where they are: it neither answers nor closes anything, until [`resume`](Self::resume).
+    /// Stops all processes of the server with SIGSTOP. It neither answers nor closes connections until
+    /// [`resume`](Self::resume).
     ///
     /// # Errors
-    /// When it does not run.
+    /// When it is not running.
     pub fn pause(&self) -> Result<()> {
         self.signal_all(Signal::STOP)
     }
 
-    /// Lets it go on after [`pause`](Self::pause).
+    /// Continues the server after [`pause`](Self::pause).
     ///
     /// # Errors
-    /// When it does not run.
+    /// When it is not running.
     pub fn resume(&self) -> Result<()> {
         self.signal_all(Signal::CONT)
     }
 
     fn signal_all(&self, signal: Signal) -> Result<()> {
         let process = self.lock();
-        process.as_ref().with_context(|| format!("{} does not run", P::NAME))?.signal_all(signal)?;
+        process.as_ref().with_context(|| format!("{} is not running", P::NAME))?.signal_all(signal)?;
         Ok(())
     }
 
@@ -247,7 +249,7 @@ impl<P: Product> Server<P> {
         self.process.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Starts it once and waits until it answers, or has ended.
+    /// Starts the server once and waits until it answers or has ended.
     fn attempt(&self, until: Instant) -> Result<Started> {
         let mut command = self.account.command(P::SIGNALS.1, self.product.program());
         let data = self.data();
@@ -274,14 +276,14 @@ impl<P: Product> Server<P> {
 
 impl<P: Product> Drop for Server<P> {
     fn drop(&mut self) {
-        // There is nobody left to tell; the janitor removes what is left.
+        // A destructor cannot return an error. The process of `home.rs` removes the rest.
         let _ = self.kill();
         self.product.tidy(&self.data());
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// A port that nobody listens on now.
+/// A free port.
 pub fn free_port() -> Result<u16> {
     for _ in 0..1000 {
         let port = fastrand::u16(PORTS);

@@ -1,4 +1,4 @@
-//! What is particular to servers that have SQL databases, and a database of one test.
+//! What servers with SQL databases have in common, and a database of one test.
 
 use std::{
     path::Path,
@@ -15,29 +15,30 @@ use crate::{
 
 /// A server product that has SQL databases.
 pub trait SqlProduct: Product {
-    /// A statement that gives its data directory: nobody else has this one, so it proves who answers.
+    /// A statement that returns the data directory. It shows which server answers, because only this server has the
+    /// directory.
     const DIRECTORY: &'static str;
-    /// A database that is always there.
+    /// A database that always exists.
     const DATABASE: &'static str;
 
-    /// Puts a question to the server as its administrator, and prints the answer without decoration.
+    /// Runs a statement as the administrator, and prints the plain answer.
     fn ask(&self, port: u16, database: &str, statement: &str) -> Command;
 
-    /// A URL for this database.
+    /// The URL of this database.
     fn url(port: u16, database: &str) -> String;
 
-    /// A statement that drops a database whoever uses it.
+    /// A statement that drops a database even if clients use it.
     fn drop_database(name: &str) -> String;
 }
 
-/// Whether the server at this place is the one with these data.
+/// Whether the server at this place is the one with this data directory.
 pub(crate) fn answers<P: SqlProduct>(product: &P, place: &Place<'_>) -> Result<bool> {
     let directory = finish(product.ask(place.port, P::DATABASE, P::DIRECTORY))?;
     Ok(Path::new(&directory) == place.data)
 }
 
 impl<P: SqlProduct> Server<P> {
-    /// Makes an empty database.
+    /// Creates an empty database.
     ///
     /// # Errors
     /// When the server refuses.
@@ -48,16 +49,16 @@ impl<P: SqlProduct> Server<P> {
         Ok(Database { server: self, name })
     }
 
-    /// Runs a statement in a database as the administrator, and gives what it printed: a line per row.
+    /// Runs a statement in a database as the administrator, and returns its output, one line per row.
     ///
     /// # Errors
-    /// What the server says.
+    /// When the server returns an error.
     pub fn ask(&self, database: &str, statement: &str) -> Result<String> {
         finish(self.product().ask(self.port(), database, statement))
     }
 }
 
-/// A database of a test. It is dropped with this.
+/// A database of a test, which is dropped with this value.
 #[derive(Debug)]
 pub struct Database<'s, P: SqlProduct> {
     server: &'s Server<P>,
@@ -70,20 +71,20 @@ impl<P: SqlProduct> Database<'_, P> {
         &self.name
     }
 
-    /// Where it is, for the administrator, who needs no password.
+    /// The URL for the administrator, who needs no password.
     pub fn url(&self) -> String {
         self.url_at(self.server.port())
     }
 
-    /// Where it is by way of another port: a [`Proxy`](crate::Proxy)'s.
+    /// The URL by way of another port, such as that of a [`Proxy`](crate::Proxy).
     pub fn url_at(&self, port: u16) -> String {
         P::url(port, &self.name)
     }
 
-    /// Runs a statement in it as the administrator, and gives what it printed: a line per row.
+    /// Runs a statement in it as the administrator, and returns its output, one line per row.
     ///
     /// # Errors
-    /// What the server says.
+    /// When the server returns an error.
     pub fn ask(&self, statement: &str) -> Result<String> {
         self.server.ask(&self.name, statement)
     }
@@ -91,7 +92,7 @@ impl<P: SqlProduct> Database<'_, P> {
 
 impl<P: SqlProduct> Drop for Database<'_, P> {
     fn drop(&mut self) {
-        // A server that was killed has none to drop.
+        // A server that was killed has no database to drop.
         if self.server.process_id().is_some() {
             let _ = self.server.ask(P::DATABASE, &P::drop_database(&self.name));
         }

@@ -1,7 +1,8 @@
-//! Most data directories are made once and copied for every server: making one takes a second or more, copying it 0.1 s.
+//! Most data directories are created once and copied for every server. Creating one takes a second or more, copying it
+//! 0.1 s.
 //!
-//! It is kept beside what cargo builds, under the version of the server and the user it belongs to. `cargo clean`
-//! removes it.
+//! The template is in cargo's build directory, under the version of the server and the user that it belongs to. `cargo
+//! clean` removes it.
 
 use std::{
     fs::{self, File},
@@ -17,21 +18,21 @@ use crate::{
     product::{Product, finish},
 };
 
-/// Changes with what is in a template.
+/// The version of the templates. Increase it when the content of a template changes.
 const FORMAT: u32 = 1;
 
-/// Puts a fresh data directory at `data`.
+/// Creates a fresh data directory at `data`.
 pub(crate) fn make<P: Product>(product: &P, account: &Account, data: &Path) -> Result<()> {
     match cache() {
         Some(cache) if P::HAS_TEMPLATE => copy(&kept(product, account, &cache)?, data),
-        // A program that cargo did not build has no such place.
+        // A program that cargo did not build has no build directory.
         _ => product.initialise(&|program| account.command("KILL", program), data),
     }
 }
 
-/// The template, made if there is none yet.
+/// The template, which is created if there is none yet.
 fn kept<P: Product>(product: &P, account: &Account, cache: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    fs::create_dir_all(cache).with_context(|| format!("cannot create {}", cache.display()))?;
     let mut command = Command::new(product.program());
     command.arg("--version");
     let version = finish(command)?;
@@ -40,11 +41,11 @@ fn kept<P: Product>(product: &P, account: &Account, cache: &Path) -> Result<Path
         version.chars().map(word).chain(format!("-{}-{FORMAT}", account.id()).chars()).collect();
     let template = cache.join(&name);
 
-    // Several programs may want it at once; it is theirs when this file is closed.
+    // Several programs may create it at the same time. The program that has this file locked may, until the file is closed.
     let lock = File::create(cache.join(format!("{name}.lock")))?;
     lock.lock()?;
     if !template.exists() {
-        // Made where the account can get to, which may not be so for what root builds.
+        // It is created where the account can write, which may not be so in root's build directory.
         let place = home::directory("template", account)?;
         let made = place.join("data");
         product.initialise(&|program| account.command("KILL", program), &made)?;
@@ -53,7 +54,7 @@ fn kept<P: Product>(product: &P, account: &Account, cache: &Path) -> Result<Path
             fs::remove_dir_all(&unfinished)?;
         }
         copy(&made, &unfinished)?;
-        // It is in its place when it is whole, after a crash of the machine as well.
+        // The rename comes last, so a template is complete even after a crash of the machine.
         let mut sync = Command::new("sync");
         sync.arg("--file-system").arg(&unfinished);
         finish(sync)?;
@@ -63,14 +64,14 @@ fn kept<P: Product>(product: &P, account: &Account, cache: &Path) -> Result<Path
     Ok(template)
 }
 
-/// Where templates are kept: in the folder that cargo builds into.
+/// The folder of the templates, in cargo's build directory.
 fn cache() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file())?;
     Some(target.join("testkit"))
 }
 
-/// Copies a directory with owners and permissions.
+/// Copies a directory with its owners and permissions.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut command = Command::new("cp");
     command.args(["--archive", "--reflink=auto", "--no-target-directory", "--"]).arg(from).arg(to);

@@ -21,10 +21,10 @@ use crate::{
     server::{Server, free_port},
 };
 
-/// How long one question to a server may take.
+/// The timeout of one request to a server.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Small and quick to start.
+/// A small heap and a quick start.
 const JAVA: &[&str] = &[
     "-Xms64m",
     "-Xmx256m",
@@ -36,7 +36,7 @@ const JAVA: &[&str] = &[
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 ];
 
-/// What every server is set to. Settings of a test come after these and win.
+/// The settings of every server. Settings of a test follow them and win.
 const SETTINGS: &str = "\
 tickTime=500
 initLimit=20
@@ -47,10 +47,10 @@ maxClientCnxns=0
 clientPortAddress=127.0.0.1
 ";
 
-/// The setting that is the content of the file `myid`, and no line of the settings.
+/// The setting that becomes the content of the file `myid`, and is not a line of the settings.
 const NUMBER: &str = "myid=";
 
-/// ZooKeeper as it was fetched to this machine.
+/// ZooKeeper as `jars/fetch` fetched it to this machine.
 #[derive(Debug)]
 pub struct ZooKeeperProduct {
     jars: Jars,
@@ -59,11 +59,11 @@ pub struct ZooKeeperProduct {
 impl Product for ZooKeeperProduct {
     const NAME: &'static str = "ZooKeeper";
     const PACKAGE: &'static str = "default-jre-headless";
-    // It does not mind running as root, and its jars may be where only root can read them.
+    // ZooKeeper runs as root without complaint, and the jars may be readable by root only.
     const USER: &'static str = "root";
     const SIGNALS: (Signal, &'static str) = (Signal::TERM, "KILL");
     const QUICK: &'static [&'static str] = &["forceSync=no"];
-    // An empty directory will do.
+    // ZooKeeper needs only an empty directory.
     const HAS_TEMPLATE: bool = false;
 
     fn find() -> Option<Self> {
@@ -106,8 +106,8 @@ impl Product for ZooKeeperProduct {
 
     fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
         let state = ask(place.port, "srvr")?;
-        ensure!(state.contains("\nMode: "), "it does not serve yet: {state}");
-        // Nobody else has this directory.
+        ensure!(state.contains("\nMode: "), "the server does not serve yet: {state}");
+        // Only this server has the directory.
         Ok(ask(place.port, "conf")?.contains(&format!("dataDir={}/", place.data.display())))
     }
 }
@@ -123,7 +123,7 @@ impl Clustered for ZooKeeperProduct {
     }
 }
 
-/// Sends a word of four letters and returns the answer.
+/// Sends a four-letter command and returns the response.
 fn ask(port: u16, word: &str) -> Result<String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX)?;
@@ -141,14 +141,14 @@ impl Server<ZooKeeperProduct> {
     /// When it does not answer.
     pub fn is_leader(&self) -> Result<bool> {
         let state = ask(self.port(), "srvr")?;
-        ensure!(state.contains("\nMode: "), "it does not serve: {state}");
+        ensure!(state.contains("\nMode: "), "the server does not serve: {state}");
         Ok(state.contains("\nMode: leader"))
     }
 
-    /// Runs a command of ZooKeeper's own client, for example `ls /`, and returns what it printed.
+    /// Runs a command of ZooKeeper's own client, for example `ls /`, and returns its output.
     ///
     /// # Errors
-    /// What it says.
+    /// When the client fails, with its output.
     pub fn ask(&self, words: &[&str]) -> Result<String> {
         let jars = &self.product().jars;
         let mut command = Command::new(&jars.java);
@@ -157,11 +157,11 @@ impl Server<ZooKeeperProduct> {
         finish(command)
     }
 
-    /// A command that runs a program in Java, from its source, with the jars beside the server: Apache Curator is one
-    /// of them. Nothing when there is no Java compiler.
+    /// A command that runs a Java program from its source, with the jars beside the server, Apache Curator included.
+    /// Returns nothing if there is no Java compiler.
     ///
     /// # Errors
-    /// When there is none where `CI` is set.
+    /// When there is no Java compiler and `CI` is set.
     pub fn java(&self, source: &Path) -> Result<Option<Command>> {
         let jars = &self.product().jars;
         let compiler = jars.java.canonicalize()?.with_file_name("javac");

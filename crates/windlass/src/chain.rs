@@ -41,7 +41,7 @@ pub(crate) async fn check(engine: &Engine, flow: &Flow) -> Result<Option<BadChai
 fn children(flow: &Flow) -> impl Iterator<Item = (usize, &str)> {
     flow.steps.iter().enumerate().filter_map(|(index, step)| match &step.run.doer {
         Doer::Flow { name } => Some((index, name.as_str())),
-        Doer::Worker { .. } | Doer::Signal { .. } => None,
+        Doer::Worker { .. } | Doer::Signal { .. } | Doer::Device(_) => None,
     })
 }
 

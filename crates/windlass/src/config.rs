@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     ops::RangeInclusive,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
@@ -17,6 +17,7 @@ use windlass_store::{Retention, resident::BodyPolicy};
 
 use crate::{
     brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},
+    devices::{self, DeviceSettings, DevicesSection},
     http::ClientLimits,
     sections,
     task_list::{self, TaskListSection, TaskListSettings},
@@ -63,6 +64,9 @@ pub(crate) struct ConfigFile {
     /// `[server]`
     #[serde(default)]
     pub(crate) server: ServerSection,
+    /// `[access]`: who may use the server.
+    #[serde(default)]
+    pub(crate) access: AccessSection,
     /// `[queues.MODULE]`: modules that have their queues on a broker.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) queues: BTreeMap<String, QueueSection>,
@@ -75,6 +79,9 @@ pub(crate) struct ConfigFile {
     /// `[events]`: where events of tasks are published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<EventsSection>,
+    /// `[devices]`: the MQTT broker that devices are connected to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) devices: Option<DevicesSection>,
 }
 
 /// The section `[server]`.
@@ -100,6 +107,62 @@ pub(crate) struct ServerSection {
     pub(crate) resident_mib: Option<u64>,
 }
 
+/// The section `[access]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AccessSection {
+    /// Whether each request needs an access token.
+    pub(crate) tokens: Option<bool>,
+    /// File with an access token that an admin has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+}
+
+/// The settings of flags and environment variables.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Given {
+    /// Those of the section `[server]`.
+    pub(crate) server: ServerSection,
+    /// Those of the section `[access]`.
+    pub(crate) access: AccessSection,
+}
+
+impl From<ServerSection> for Given {
+    fn from(server: ServerSection) -> Self {
+        Self { server, access: AccessSection::default() }
+    }
+}
+
+/// The effective settings of access.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AccessConfig {
+    /// Whether each request needs an access token.
+    pub(crate) tokens: bool,
+    /// File with an access token that an admin has.
+    pub(crate) admin_token_file: Option<PathBuf>,
+}
+
+impl AccessConfig {
+    fn of(given: AccessSection, file: AccessSection) -> anyhow::Result<Self> {
+        let config = Self {
+            tokens: given.tokens.or(file.tokens).unwrap_or(false),
+            admin_token_file: given.admin_token_file.or(file.admin_token_file),
+        };
+        if let (false, Some(file)) = (config.tokens, &config.admin_token_file) {
+            anyhow::bail!(
+                "there is a file with the token of an admin ({}), and the server asks for no tokens: give --require-tokens, \
+                 or `tokens = true` in the section [access], or leave the file out",
+                file.display()
+            );
+        }
+        Ok(config)
+    }
+
+    fn section(&self) -> AccessSection {
+        AccessSection { tokens: Some(self.tokens), admin_token_file: self.admin_token_file.clone() }
+    }
+}
+
 /// The effective settings of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerConfig {
@@ -113,6 +176,8 @@ pub(crate) struct ServerConfig {
     pub(crate) keep_tasks: Span,
     /// How long log lines are kept.
     pub(crate) keep_logs: Span,
+    /// Who may use the server.
+    pub(crate) access: AccessConfig,
     /// The limits of one client.
     pub(crate) clients: ClientLimits,
     /// The parameters and results of active tasks that are kept in memory, over a SQLite file.
@@ -121,6 +186,8 @@ pub(crate) struct ServerConfig {
     pub(crate) brokers: BrokerSettings,
     /// The task lists.
     pub(crate) task_lists: Vec<TaskListSettings>,
+    /// The network of devices.
+    pub(crate) devices: Option<DeviceSettings>,
 }
 
 impl ServerConfig {
@@ -128,7 +195,8 @@ impl ServerConfig {
     ///
     /// # Errors
     /// When the file cannot be read or a setting is invalid.
-    pub(crate) fn load(given: ServerSection, file: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn load(given: impl Into<Given>, file: Option<&Path>) -> anyhow::Result<Self> {
+        let Given { server: given, access } = given.into();
         let file: ConfigFile = match file {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
@@ -142,6 +210,8 @@ impl ServerConfig {
         let brokers =
             brokers::read(file.queues, file.intake, file.events).context("in the configuration file")?;
         let task_lists = task_list::read(file.task_list).context("in the configuration file")?;
+        let devices = devices::read(file.devices).context("in the configuration file")?;
+        let access = AccessConfig::of(access, file.access)?;
         let file = file.server;
         let keep = Retention::default();
         let config = Self {
@@ -150,6 +220,7 @@ impl ServerConfig {
             store: given.store.or(file.store).as_deref().unwrap_or(STORE_DEFAULT).parse()?,
             keep_tasks: given.keep_tasks.or(file.keep_tasks).unwrap_or(Span::from_ms(keep.tasks.0)),
             keep_logs: given.keep_logs.or(file.keep_logs).unwrap_or(Span::from_ms(keep.logs.0)),
+            access,
             clients: clients(
                 given.client_connections.or(file.client_connections),
                 given.client_body_mib.or(file.client_body_mib),
@@ -157,6 +228,7 @@ impl ServerConfig {
             resident: resident(given.resident_mib.or(file.resident_mib))?,
             brokers,
             task_lists,
+            devices,
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
             anyhow::bail!(
@@ -174,22 +246,28 @@ impl ServerConfig {
             tasks: Millis(self.keep_tasks.ms),
             logs: Millis(self.keep_logs.ms),
             keeps_unannounced: self.brokers.events.is_some(),
+            messages_until: None,
         }
     }
 
-    /// Refuses an address that other machines can reach, unless `insecure` allows it.
+    /// Refuses an address that other machines can reach, unless each request needs a token or `insecure` allows it.
     ///
     /// # Errors
-    /// When other machines can reach the address and `insecure` is not set.
+    /// When other machines can reach the address, no token is needed, and `insecure` is not set.
     pub(crate) fn check_address(&self, insecure: bool) -> anyhow::Result<()> {
-        if self.listen.ip().is_loopback() || insecure {
+        if !self.is_reachable() || self.access.tokens || insecure {
             return Ok(());
         }
         anyhow::bail!(
-            "{} can be reached by other machines, and this version has neither tokens nor TLS: listen on 127.0.0.1, \
-             or give --insecure if the network itself restricts access",
+            "{} can be reached by other machines, and the server asks for no tokens: give --require-tokens, listen on \
+             127.0.0.1, or give --insecure if the network itself restricts access. This version has no TLS",
             self.listen
         )
+    }
+
+    /// Whether other machines can reach the address.
+    pub(crate) fn is_reachable(&self) -> bool {
+        !self.listen.ip().is_loopback()
     }
 
     /// The settings as a configuration file.
@@ -213,7 +291,9 @@ impl ServerConfig {
         let (queues, intake) = self.brokers.sections();
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
         let task_list = self.task_lists.iter().map(TaskListSettings::section).collect();
-        Ok(toml::to_string(&ConfigFile { server, queues, intake, task_list, events })?)
+        let devices = self.devices.as_ref().map(DeviceSettings::section);
+        let access = self.access.section();
+        Ok(toml::to_string(&ConfigFile { server, access, queues, intake, task_list, events, devices })?)
     }
 }
 
@@ -271,7 +351,7 @@ mod tests {
         assert_eq!(
             config.to_toml().unwrap(),
             "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\nkeep_tasks = \"2160h\"\nkeep_logs = \"1m\"\n\
-             client_connections = 2048\nclient_body_mib = 64\nresident_mib = 256\n"
+             client_connections = 2048\nclient_body_mib = 64\nresident_mib = 256\n\n[access]\ntokens = false\n"
         );
         let retention = config.retention();
         assert_eq!((retention.tasks, retention.logs), (Millis(90 * 86_400_000), Millis(60_000)));
@@ -371,5 +451,27 @@ mod tests {
         config.listen = "0.0.0.0:7700".parse().unwrap();
         assert!(config.check_address(false).unwrap_err().to_string().contains("--insecure"));
         assert!(config.check_address(true).is_ok());
+        config.access.tokens = true;
+        assert!(config.check_address(false).is_ok());
+    }
+
+    #[test]
+    fn tokens_are_asked_for_by_flags_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("windlass.toml");
+        let load = |flag: Option<bool>, text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let access = AccessSection { tokens: flag, ..AccessSection::default() };
+            ServerConfig::load(Given { access, ..Given::default() }, Some(&path)).map(|config| config.access)
+        };
+        let tokens = |flag, text| load(flag, text).unwrap().tokens;
+        assert!(!tokens(None, "") && tokens(None, "[access]\ntokens = true\n") && tokens(Some(true), ""));
+        assert!(!tokens(Some(false), "[access]\ntokens = true\n"));
+        let file = "[access]\nadmin_token_file = \"/secret\"\n";
+        assert_eq!(load(Some(true), file).unwrap().admin_token_file, Some(PathBuf::from("/secret")));
+        let error = load(None, file).unwrap_err().to_string();
+        assert!(error.contains("--require-tokens"), "{error}");
+        let error = format!("{:#}", load(None, "[access]\ntoken = true\n").unwrap_err());
+        assert!(error.contains("line 2") && error.contains("token"), "{error}");
     }
 }

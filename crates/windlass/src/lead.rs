@@ -53,10 +53,17 @@ impl Lead {
         hide_from_commands();
         let spawner = Spawner::start(this_program()?).context("cannot start the guard of the command")?;
         loop {
-            let leader = tokio::select! {
-                leader = Leader::campaign(&*self.coordinator, &self.campaign) => leader?,
-                signal = signals.next() => return Ok(End::Signalled(signal)),
-            };
+            let mut signal = None;
+            let withdrawn = async { signal = Some(signals.next().await) };
+            let elected = Leader::campaign_until(&*self.coordinator, &self.campaign, withdrawn).await?;
+            if let Some(signal) = signal {
+                // It may have been elected at the same time.
+                if let Some(leader) = elected {
+                    self.resign(leader).await;
+                }
+                return Ok(End::Signalled(signal));
+            }
+            let Some(leader) = elected else { continue };
             let (end, is_gone) = self.run_command(&spawner, &leader, &mut signals).await;
             if is_gone {
                 self.resign(leader).await;

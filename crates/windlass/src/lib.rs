@@ -1,5 +1,6 @@
 //! The program: its commands, its HTTP server, its worker for module folders.
 
+mod access;
 mod bench;
 mod brokers;
 mod chain;
@@ -9,6 +10,7 @@ mod clock_watch;
 mod config;
 pub mod demo;
 mod dev;
+mod devices;
 mod doctor;
 pub mod flowfile;
 pub mod http;

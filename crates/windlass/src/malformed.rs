@@ -9,7 +9,7 @@
 
 pub use crate::{
     cli::malformed::command_line,
-    flowfile::malformed::flow_file,
+    flowfile::malformed::{device_file, flow_file},
     http::malformed::{exchange, query},
     modules::malformed::module_output,
 };

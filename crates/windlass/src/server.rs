@@ -6,16 +6,18 @@ use anyhow::Context as _;
 use tokio::{net::TcpListener, sync::oneshot};
 use windlass_core::Millis;
 use windlass_engine::{
-    Committer, Engine, EngineError, loops,
-    services::{DamageReporter, EnqueueImporter, Janitor, Membership},
+    AccessSecret, Committer, Engine, EngineError, loops,
+    services::{DamageReporter, EnqueueImporter, Janitor, Membership, RolloutKeeper, TriggerKeeper},
 };
 use windlass_store::{Clock, Retention, ServerId, ServerState};
 
 use crate::{
+    access,
     brokers::Brokers,
     clock::{SystemClock, built_at},
     clock_watch,
-    config::ServerConfig,
+    config::{AccessConfig, ServerConfig},
+    devices::Devices,
     http,
     loops::Loops,
     task_list::TaskLists,
@@ -40,8 +42,11 @@ pub(crate) struct Server {
     membership: Membership,
     retention: Retention,
     clients: http::ClientLimits,
+    access: AccessConfig,
+    admin_token: Option<AccessSecret>,
     brokers: Brokers,
     task_lists: TaskLists,
+    devices: Devices,
 }
 
 impl Server {
@@ -51,8 +56,10 @@ impl Server {
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let admin_token = config.access.admin_token_file.as_deref().map(access::read_file).transpose()?;
         let brokers = Brokers::new(config.brokers.clone())?;
         let task_lists = TaskLists::new(config.task_lists.clone())?;
+        let devices = Devices::new(config.devices.as_ref())?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let address = match &config.advertise {
             Some(address) => address.clone(),
@@ -82,8 +89,11 @@ impl Server {
             membership,
             retention: config.retention(),
             clients: config.clients,
+            access: config.access.clone(),
+            admin_token,
             brokers,
             task_lists,
+            devices,
         })
     }
 
@@ -126,13 +136,17 @@ impl Server {
     /// Serves until `shutdown`, then lets requests in progress finish. If one of its loops ends, the server
     /// fails at once: the service manager restarts it, and everything that was answered is durable.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, engine, clock, membership, retention, clients, brokers, task_lists } = self;
+        let Self { listener, engine, clock, membership, retention, clients, access, admin_token, .. } = self;
+        let (brokers, task_lists, devices) = (self.brokers, self.task_lists, self.devices);
         let membership = Arc::new(membership);
         let mut running = Loops::default();
-        let app = Arc::new(http::App::new(engine.clone(), clock.clone(), clients));
+        let app = http::App::new(engine.clone(), clock.clone(), clients);
+        let app = Arc::new(if access.tokens { app.requiring_tokens() } else { app });
         // Before the first commit, whose events may have to be published.
         let ending = brokers.start(&app, &clock, &mut running)?;
         let lists = task_lists.start(&app, &mut running);
+        let message_bytes = devices.message_bytes();
+        let devices = devices.start(&engine, &clock, &mut running)?;
         let committer = || committer(&engine);
         if engine.shares_its_store() {
             running.spawn("decides and commits", loops::commit(engine.clone(), committer(), clock.clone()));
@@ -150,12 +164,21 @@ impl Server {
         running.spawn("watches the clock", clock_watch::watch(engine.clone(), clock.clone()));
         running.spawn("reads changes by other servers", loops::hear_changes(engine.clone(), clock.clone()));
         let deleted = |rows| tracing::debug!(rows, "deleted rows after their retention");
-        let janitor = Janitor::new(engine.clone(), retention);
+        let janitor =
+            Janitor::new(engine.clone(), retention, app.uptime_clock()).message_bytes(message_bytes);
         running.spawn("deletes old rows", loops::sweep(janitor, SWEEP_EVERY, clock.clone(), deleted));
         let reporter = DamageReporter::new(engine.clone());
         running.spawn("reports damaged rows", loops::report_damage(reporter, clock.clone(), |_| ()));
         let importer = EnqueueImporter::new(engine.clone(), Arc::new(http::EnqueuedReader(app.clone())));
         running.spawn("accepts enqueued tasks", loops::import_enqueued(importer, clock.clone(), |_| ()));
+        let keeper = TriggerKeeper::new(engine.clone());
+        running.spawn("fires triggers", loops::keep_triggers(keeper, clock.clone()));
+        let keeper = RolloutKeeper::new(engine.clone());
+        running.spawn("starts devices of rollouts", loops::keep_rollouts(keeper, clock.clone()));
+        if access.tokens {
+            access::ensure_admin(&engine, admin_token, clock.now()).await?;
+            running.spawn("stores when tokens were last used", http::store_uses(app.clone()));
+        }
         let (outgrown, is_outgrown) = oneshot::channel();
         running.spawn("renews the membership", renew(membership.clone(), clock, outgrown));
         let ended = tokio::select! {
@@ -163,7 +186,7 @@ impl Server {
             error = running.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must stop")),
         };
-        tokio::join!(ending.end(), lists.end());
+        tokio::join!(ending.end(), lists.end(), devices.end());
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {

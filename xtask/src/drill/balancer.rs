@@ -1,5 +1,6 @@
-//! One server and then three on one database behind HAProxy, round robin and least connections, with workers and a client
-//! that know the load balancer alone. How long the same work takes with three, compared with one in the same run.
+//! One server and then three on one database behind HAProxy, with round robin and least connections. The workers and the
+//! client know only the load balancer. Compares how long the same work takes with one server and with three, in the same
+//! run.
 
 use std::{
     path::Path,
@@ -18,17 +19,17 @@ const STEPS: usize = 3;
 const TASKS: usize = 40;
 const WORK_MS: u64 = 5;
 
-/// Two workers, as many processes.
+/// The number of workers, each a process of its own.
 const WORKERS: [&str; 2] = ["north", "south"];
 const HAND: Hand = Hand { sessions: 1, concurrency: 2, lease: Duration::from_secs(10) };
 
-/// Three servers may take so much longer than one: an optimised build on a machine that has nothing else to do.
+/// How many times as long three servers may take as one. For an optimised build on a machine that does nothing else.
 const FACTOR_MAX: f64 = 1.2;
 
-/// How long all may take: less than the polls that stayed ignorant of free slots took together.
+/// The limit for all of it. It is less than the time that polls took in sum when they did not learn of free slots.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the drill on this database, or on each. One that is not installed is left out, which is said.
+/// Runs the drill on this database, or on each. A database that is not installed is reported and skipped.
 pub(super) async fn run(program: &Path, length: Length, database: Option<Database>) -> Result<()> {
     if !HaProxy::is_installed()? {
         return Ok(());
@@ -67,7 +68,7 @@ async fn run_on<P: SqlProduct>(program: &Path, length: Length, server: &Server<P
     Ok(())
 }
 
-/// How long the tasks take, from the first submit until the last has succeeded: the median of some rounds.
+/// How long the tasks take, from the first submit until the last one has succeeded: the median of some rounds.
 async fn measure<P: SqlProduct>(
     program: &Path,
     rounds: usize,
@@ -127,7 +128,7 @@ fn task(key: String) -> Result<SubmitTask> {
     Ok(SubmitTask { flow: FLOW.to_owned(), ..tasks::task_of(key, WORK_MS)? })
 }
 
-/// Waits until so many tasks have succeeded. It asks often: how long that takes is measured.
+/// Waits until `n` tasks have succeeded. It queries often, because the time is measured.
 async fn wait_until_done(client: &Client, n: usize) -> Result<()> {
     let started = Instant::now();
     loop {
@@ -138,7 +139,7 @@ async fn wait_until_done(client: &Client, n: usize) -> Result<()> {
         }
         ensure!(
             started.elapsed() < PATIENCE,
-            "{n} tasks were to succeed, and after {PATIENCE:?} there are {counts:?}"
+            "{n} tasks had to succeed; after {PATIENCE:?} there are {counts:?}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

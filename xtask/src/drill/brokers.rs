@@ -1,6 +1,6 @@
-//! A broker under the steps of a module dies and comes back, or loses all it has, again and again in the middle of load.
-//! Server and workers stay; the workers take their steps from the broker and ask the server whose each is. Or the broker
-//! stays, and the server is killed or ended in order: then the workers know the broker alone.
+//! The broker that carries the steps of a module dies and comes back, or loses all its data, repeatedly under load. The
+//! server and the workers keep running. The workers take their steps from the broker and check each step with the server.
+//! Or the broker keeps running, and the server is killed or ended in order. Then the workers know only the broker.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,32 +23,33 @@ use super::{Length, fleet::Fleet, ledger, tasks};
 
 const SUBMITTERS: usize = 6;
 
-/// Between two submits of a submitter.
+/// The pause between two submits of a submitter.
 const SUBMIT_EVERY: Duration = Duration::from_millis(100);
 
-/// Tasks of a submitter that have not ended yet. What waits after an accident is a hundred or two, whatever the broker can do.
+/// The number of a submitter's tasks that have not ended yet. After an accident a hundred or two wait, whatever the
+/// broker can do.
 const OPEN_MAX: usize = 25;
 
 const WORK_MS: u64 = 20;
 
 const WORKERS: usize = 2;
 
-/// Commands at once, of each worker.
+/// How many commands each worker runs at the same time.
 const CONCURRENCY: usize = 4;
 
 /// The queue on the broker.
 const QUEUE: &str = "drill-work";
 
-/// A broker that was killed is away for so long.
+/// How long a broker that was killed stays down.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// Between the end of one accident and the next.
+/// The pause between the end of one accident and the next one.
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// How long a task may take after an accident.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A product.
+/// A broker product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Broker {
     /// Redis streams
@@ -61,18 +62,18 @@ pub(crate) enum Broker {
     Sqs,
 }
 
-/// What happens to it.
+/// What happens to the broker or the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accident {
-    /// It is killed with SIGKILL, and started again with what it has on disk.
+    /// The broker is killed with SIGKILL, and started again with its data on disk.
     Kill,
-    /// All messages are gone; it runs on.
+    /// All messages on the broker are deleted. It keeps running.
     Wipe,
-    /// Nothing: the server is killed with SIGKILL and started again, every other time it is ended by SIGTERM.
+    /// The broker keeps running. The server gets SIGKILL, every other time SIGTERM, and is started again.
     Server,
 }
 
-/// A broker as it runs.
+/// A running broker.
 struct Running {
     name: &'static str,
     url: String,
@@ -81,14 +82,14 @@ struct Running {
     wipe: Box<dyn Fn() -> Result<()>>,
 }
 
-/// Runs the drill on this broker, or on each. One that is not installed is left out, which is said.
+/// Runs the drill on this broker, or on each. A broker that is not installed is reported and skipped.
 pub(super) async fn run(
     program: &Path,
     length: Length,
     broker: Option<Broker>,
     accident: Accident,
 ) -> Result<()> {
-    // Starting each for some seconds of load takes longer than the load: the short form has those with disks of their own.
+    // The short form takes only brokers with disks of their own, because each start takes longer than the load.
     let short = [Broker::Redis, Broker::Rabbitmq];
     for product in Broker::value_variants() {
         let is_wanted = match broker {
@@ -122,7 +123,7 @@ fn start(product: Broker) -> Result<Option<Running>> {
                 name: "RabbitMQ",
                 url: server.url(),
                 kill: Box::new(move || {
-                    // Else a server alone forgets the queue itself: see the kit.
+                    // Without this, a single server loses the queue itself: see `sync` in the test kit.
                     kill.sync()?;
                     kill.kill()
                 }),
@@ -173,7 +174,7 @@ async fn run_on(program: &Path, length: Length, broker: &Running, accident: Acci
     let section = format!("[queues.drill]\nbroker = \"{}\"\nqueue = \"{QUEUE}\"\n", broker.url);
     std::fs::write(&config, section).context("cannot write the configuration")?;
     fleet.set_server_variable("WINDLASS_CONFIG", config.as_os_str());
-    // It warns of each time the broker is away.
+    // The server warns each time the broker is unavailable.
     fleet.set_server_variable("WINDLASS_LOG", "error");
     fleet.start_server().await?;
     let client = fleet.client()?;
@@ -220,7 +221,7 @@ async fn run_on(program: &Path, length: Length, broker: &Running, accident: Acci
     let all = tasks::wait_until_succeeded(&client, accepted.len(), PATIENCE).await?;
     let latencies = tasks::latencies(&all);
     let known: BTreeSet<String> = all.into_iter().map(|task| task.id).collect();
-    // Fails where a step has more than one accepted result.
+    // Fails if a step has more than one accepted result.
     tasks::count_events(&client, known.iter().map(String::as_str), "step.succeeded").await?;
     let effects = fleet.ledger().effects()?;
     let ran: BTreeSet<&str> = effects.keys().map(|key| ledger::task_of(key)).collect();
@@ -240,9 +241,9 @@ async fn run_on(program: &Path, length: Length, broker: &Running, accident: Acci
         tasks::percentile(&latencies, 50),
         tasks::percentile(&latencies, 100),
     );
-    ensure!(lost == 0, "{lost} accepted tasks are not there or did not run");
-    ensure!(too_many == 0, "{too_many} tasks are there that nobody was told of");
-    ensure!(twice == 0, "{twice} attempts ran twice, and no worker died");
+    ensure!(lost == 0, "{lost} accepted tasks are missing or did not run");
+    ensure!(too_many == 0, "{too_many} tasks exist whose submits were not answered");
+    ensure!(twice == 0, "{twice} attempts ran twice although no worker died");
     fleet.stop().await
 }
 
@@ -256,7 +257,7 @@ impl Accident {
     }
 }
 
-/// Submits a task and waits for it: how long that takes after an accident.
+/// Submits a task and waits for its end, to measure how long this takes after an accident.
 async fn recover(client: &Client, index: usize, accepted: &RefCell<Vec<String>>) -> Result<Duration> {
     let began = Instant::now();
     let task = submit_one(client, &tasks::task_of(format!("after-{index}"), WORK_MS)?).await?;
@@ -271,7 +272,7 @@ async fn submit_one(client: &Client, task: &SubmitTask) -> Result<Task> {
     submitted.with_context(|| format!("no submit was accepted within {PATIENCE:?}"))
 }
 
-/// Asks until there is an answer: the server may be away.
+/// Queries until there is an answer, because the server may be unavailable.
 async fn insist<T, E>(ask: impl AsyncFn() -> Result<T, E>) -> T {
     loop {
         if let Ok(answer) = ask().await {
@@ -288,7 +289,7 @@ async fn succeed(client: &Client, id: String) -> Result<()> {
     Ok(())
 }
 
-/// Submits one task after the other, and sees each succeed.
+/// Submits one task after the other, and waits until each has succeeded.
 async fn submit(
     client: &Client,
     submitter: usize,

@@ -1,5 +1,4 @@
-//! The server's clock jumps an hour forwards and backwards (libfaketime), while steps run and tasks wait for
-//! their time.
+//! The server's clock jumps forwards and backwards by an hour (libfaketime), while steps run and tasks wait for their time.
 
 use std::{
     fs,
@@ -16,14 +15,14 @@ use windlass_client::{
 
 use super::{Length, fleet::Fleet, hand::Hand, ledger, tasks};
 
-/// Tasks of each kind.
+/// The number of tasks of each kind.
 const TASKS: usize = 20;
 const WORK_MS: u64 = 1500;
 const LEASE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR: i64 = 3600;
 
-/// A flow whose step waits before it begins.
+/// A flow with a step that waits before it begins.
 const DELAYED: &str = "delayed";
 
 pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
@@ -45,7 +44,7 @@ async fn jump(program: &Path, library: &Path, round: usize) -> Result<()> {
     fleet.set_server_variable("LD_PRELOAD", library);
     fleet.set_server_variable("FAKETIME_TIMESTAMP_FILE", &clock.0);
     fleet.set_server_variable("FAKETIME_NO_CACHE", "1");
-    // Leases are measured on the monotonic clock, which no change of the date moves.
+    // Leases use the monotonic clock, which a change of the date does not affect.
     fleet.set_server_variable("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     fleet.start_server().await?;
     let client = fleet.client()?;
@@ -54,24 +53,24 @@ async fn jump(program: &Path, library: &Path, round: usize) -> Result<()> {
 
     let mut ids = submit(&client, "in-half-an-hour", Some(HOUR / 2)).await?;
     let later = submit(&client, "in-two-hours", Some(HOUR * 2)).await?;
-    // An hour forwards while these run: what is due within the hour fires, and nothing counts as too late.
+    // An hour forwards while these tasks run. Tasks that are due within the hour start, and nothing counts as too late.
     ids.extend(submit(&client, "during-the-jump-forwards", None).await?);
     begun(&fleet, TASKS).await?;
     clock.set(HOUR)?;
     wait_until_succeeded(&client, ids.len()).await?;
     ensure_scheduled(&client, &later).await?;
-    // Back again while these run: the server's own time goes on from where it was.
+    // An hour back while these tasks run. The server's own time continues from its latest value.
     ids.extend(submit(&client, "during-the-jump-back", None).await?);
     begun(&fleet, TASKS * 3).await?;
     clock.set(0)?;
     wait_until_succeeded(&client, ids.len()).await?;
     ids.extend(submit(&client, "in-a-moment", Some(1)).await?);
-    // What is to be done after a time is done after that time, and not in an hour.
+    // A delay of two seconds ends after two seconds, not after an hour.
     ids.extend(submit_delayed(&client, "delayed-while-behind").await?);
     wait_until_succeeded(&client, ids.len()).await?;
     ensure_alarm(&client).await?;
     ensure_scheduled(&client, &later).await?;
-    // A start with a clock that is an hour behind what is written: nothing fires again.
+    // A start with a clock that is an hour behind the stored time. No task starts a second time.
     clock.set(-HOUR)?;
     fleet.kill_server().await?;
     fleet.start_server().await?;
@@ -100,7 +99,7 @@ async fn jump(program: &Path, library: &Path, round: usize) -> Result<()> {
     fleet.stop().await
 }
 
-/// Submits tasks that are due in so many seconds of real time, or at once.
+/// Submits tasks that are due in this number of seconds of real time, or at once.
 async fn submit(client: &Client, name: &str, due_in: Option<i64>) -> Result<Vec<String>> {
     let due = due_in.map(|seconds| jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds));
     let tasks: Result<Vec<_>> = (0..TASKS)
@@ -109,7 +108,7 @@ async fn submit(client: &Client, name: &str, due_in: Option<i64>) -> Result<Vec<
     tasks::submit_all(client, &tasks?).await
 }
 
-/// Submits tasks whose step waits two seconds before it begins.
+/// Submits tasks with a step that waits two seconds before it begins.
 async fn submit_delayed(client: &Client, name: &str) -> Result<Vec<String>> {
     let flow = serde_json::from_value(serde_json::json!({
         "flow": DELAYED, "steps": [{"name": "work", "run": "drill.work", "delay": "2s"}],
@@ -131,10 +130,10 @@ async fn ensure_alarm(client: &Client) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    time::timeout(PATIENCE, raised).await.context("no alarm says that the clock was set back")?
+    time::timeout(PATIENCE, raised).await.context("no alarm reports that the clock was set back")?
 }
 
-/// Waits until so many steps have begun.
+/// Waits until this number of steps has begun.
 async fn begun(fleet: &Fleet, n: usize) -> Result<()> {
     let begun = async {
         while fleet.ledger().begun()?.len() < n {
@@ -142,7 +141,7 @@ async fn begun(fleet: &Fleet, n: usize) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    time::timeout(PATIENCE, begun).await.context("steps do not begin")?
+    time::timeout(PATIENCE, begun).await.context("the steps do not begin")?
 }
 
 async fn wait_until_succeeded(client: &Client, n: usize) -> Result<()> {
@@ -158,11 +157,11 @@ async fn ensure_scheduled(client: &Client, ids: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What libfaketime reads the offset from.
+/// The file from which libfaketime reads the offset.
 struct Clock(PathBuf);
 
 impl Clock {
-    /// From now on the server's clock is so many seconds ahead. The file is replaced whole.
+    /// Sets the server's clock ahead by this number of seconds. The file is replaced in one step.
     fn set(&self, seconds: i64) -> Result<()> {
         let next = self.0.with_extension("next");
         fs::write(&next, format!("{seconds:+}\n"))?;
@@ -170,7 +169,7 @@ impl Clock {
     }
 }
 
-/// Where the library is, if it is installed.
+/// The path of the library, if it is installed.
 fn faketime() -> Option<PathBuf> {
     const NAME: &str = "faketime/libfaketime.so.1";
     let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());

@@ -1,9 +1,9 @@
-//! A damaged store file: bytes are flipped, blocks overwritten and ends cut off while the server is down, all in
-//! pages that hold something. Then `windlass doctor` looks at it, and a server is started on it.
+//! A damaged store file: while the server is down, bits are flipped, blocks are overwritten and ends are cut off, all in
+//! used pages. Then `windlass doctor` examines the file, and a server starts on it.
 //!
-//! The server may refuse to start, or answer what was accepted, or say that it cannot. It must never tell something
-//! else of a task: each row has a checksum. Where the structure that leads to rows is damaged it may miss tasks, and
-//! then the doctor must find it; how often is printed.
+//! The server may refuse to start, answer as before, or report that it cannot read something. It must never return wrong
+//! data of a task, because each row has a checksum. If the structure that leads to rows is damaged, it may miss tasks.
+//! Then the doctor must find the damage. The drill prints how often this happens.
 
 use std::{
     collections::BTreeMap,
@@ -18,52 +18,52 @@ use windlass_client::{Client, Error, api::SubmitTask};
 
 use super::{Length, fleet::Fleet, hand::Hand, tasks};
 
-/// Tasks that have ended, that wait for a worker, and that wait for their time.
+/// The number of tasks that have ended, that wait for a worker, and that wait for their time.
 const ENDED: usize = 600;
 const READY: usize = 100;
 const SCHEDULED: usize = 100;
 
-/// Of every so many tasks the steps and the history are compared too.
+/// For one of this number of tasks, the steps and the history are compared as well.
 const CLOSELY: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Size of a page of the file, which is what a disk damages or loses at least.
+/// The size of a page of the file, which is the least that a disk damages or loses.
 const PAGE: usize = 4096;
 
-/// What is done to the file.
+/// A damage.
 #[derive(Debug, Clone, Copy)]
 enum Damage {
-    /// One bit is another one.
+    /// One bit is flipped.
     Flip { at: usize },
-    /// A block of that size holds something else.
+    /// A block of this size is overwritten.
     Overwrite { at: usize, bytes: usize },
-    /// The end is missing.
+    /// The end is cut off.
     Cut { to: usize },
 }
 
-/// What came of it.
+/// The result of a damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     /// The server refuses to start, and says why.
     Refused,
-    /// The doctor finds it, and the server answers as before or says what it cannot read.
+    /// The doctor finds it, and the server answers as before or reports what it cannot read.
     Found,
     /// The doctor finds it, and the server misses tasks.
     FoundAndMissed,
-    /// The doctor finds nothing, and the server says of some tasks that it cannot read them.
+    /// The doctor finds nothing, and the server reports that it cannot read some tasks.
     Unreadable,
-    /// All is as it was: nothing uses these bytes.
+    /// The answers are as before: nothing uses these bytes.
     Unharmed,
     /// The server misses tasks, and the doctor finds nothing.
     Silent,
-    /// The server tells something that never was.
+    /// The server returns something that was never true.
     Wrong,
 }
 
-/// What the server told of a task while its store was sound.
+/// The server's answer about a task before the damage.
 struct Expected {
     listed: String,
-    /// With its steps and history.
+    /// The same with its steps and history.
     closely: Option<String>,
 }
 
@@ -89,8 +89,8 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     let counts = |of: End| ends.values().map(|ends| ends.get(&of).unwrap_or(&0)).sum::<usize>();
     println!(
         "damaged-file: {} damages to {} KiB in use: {} times the server refused to start, {} times the doctor found \
-         it and the server told nothing else than before, {} times the doctor found it and the server missed tasks, \
-         {} times the server said what it cannot read, {} times nothing used the bytes, {} wrong answers {}",
+         it and the server answered as before, {} times the doctor found it and the server missed tasks, \
+         {} times the server reported what it cannot read, {} times nothing used the bytes, {} wrong answers {}",
         ends.values().flat_map(BTreeMap::values).sum::<usize>(),
         size >> 10,
         counts(End::Refused),
@@ -105,7 +105,7 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     fleet.stop().await
 }
 
-/// Fills a store and stops its server. Tells what it answered about each task.
+/// Fills a store, stops its server, and returns what the server answered about each task.
 async fn prepare(program: &Path) -> Result<(Fleet, Accepted)> {
     let mut fleet = Fleet::new(program, 0)?;
     fleet.start_server().await?;
@@ -113,7 +113,7 @@ async fn prepare(program: &Path) -> Result<(Fleet, Accepted)> {
     tasks::apply_flow(&client).await?;
     tasks::apply_flow_of(&client, "idle", "idle.work").await?;
     fleet.start_hand("worker", Hand { sessions: 1, concurrency: 16, lease: Duration::from_secs(10) }).await?;
-    // One by one: so many commits that the log is copied into the file, and both hold data.
+    // Tasks are submitted one by one. After that many commits the log is copied into the file, and both contain data.
     let mut ids = Vec::new();
     for index in 0..ENDED + READY + SCHEDULED {
         ids.push(client.submit(&task(index)?).await?.id);
@@ -129,16 +129,16 @@ async fn prepare(program: &Path) -> Result<(Fleet, Accepted)> {
     time::timeout(PATIENCE, ended).await.context("the tasks do not end")??;
     fleet.kill_worker().await?;
     let mut expected = BTreeMap::new();
-    let listed = listed(&client).await?.context("a sound store cannot be read")?;
+    let listed = listed(&client).await?.context("an undamaged store cannot be read")?;
     for (index, id) in ids.into_iter().enumerate() {
         let closely = match index % CLOSELY {
             0 => match answer(&client, &id).await? {
                 Answer::Told(answer) => Some(answer),
-                answer => bail!("a sound store says of task {id}: {answer:?}"),
+                answer => bail!("an undamaged store returns about task {id}: {answer:?}"),
             },
             _ => None,
         };
-        let listed = listed.get(&id).context("an accepted task is not in the list")?.clone();
+        let listed = listed.get(&id).context("an accepted task is missing from the list")?.clone();
         expected.insert(id, Expected { listed, closely });
     }
     fleet.stop_server().await?;
@@ -159,7 +159,7 @@ fn task(index: usize) -> Result<SubmitTask> {
     })
 }
 
-/// What the server lists; nothing if it says that it cannot.
+/// The tasks that the server lists; nothing if it reports that it cannot list them.
 async fn listed(client: &Client) -> Result<Option<BTreeMap<String, String>>> {
     match tasks::all(client).await {
         Ok(all) => {
@@ -173,17 +173,17 @@ async fn listed(client: &Client) -> Result<Option<BTreeMap<String, String>>> {
     }
 }
 
-/// What the server says of a task.
+/// The server's answer about a task.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Told(String),
-    /// That there is no such task.
+    /// The task does not exist.
     Missing,
-    /// That it cannot read it.
+    /// The server cannot read the task.
     Unreadable,
 }
 
-/// What the server tells of a task and its history.
+/// The server's answer about a task, with its steps and history.
 async fn answer(client: &Client, id: &str) -> Result<Answer> {
     let asked = async {
         let task = client.task(id).await?;
@@ -200,7 +200,7 @@ async fn answer(client: &Client, id: &str) -> Result<Answer> {
 
 async fn examine(fleet: &mut Fleet, expected: &Accepted) -> Result<End> {
     let (sound, said) = fleet.doctor().await?;
-    ensure!(!said.is_empty(), "the doctor says nothing");
+    ensure!(!said.is_empty(), "the doctor prints nothing");
     if let Err(said) = fleet.start_server_or_refusal().await? {
         ensure!(said.contains("damaged.db") || !sound, "the server refuses without a clear message: {said}");
         return Ok(End::Refused);
@@ -224,7 +224,7 @@ async fn examine(fleet: &mut Fleet, expected: &Accepted) -> Result<End> {
             }
         }
     }
-    // And no task that was never accepted.
+    // The server must not list a task that was never accepted.
     wrong += listed.iter().flatten().filter(|(id, _)| !expected.contains_key(*id)).count();
     fleet.kill_server().await?;
     Ok(match (sound, missing, unreadable) {
@@ -237,8 +237,8 @@ async fn examine(fleet: &mut Fleet, expected: &Accepted) -> Result<End> {
     })
 }
 
-/// How much of the file holds something: it grows in large pieces. A server that was stopped has copied its log into
-/// it.
+/// The size of the used part of the file, which grows in large steps. A server that was stopped has copied its log into
+/// the file.
 fn used_bytes(path: &Path) -> Result<usize> {
     let bytes = fs::read(path)?;
     let pages: [u8; 4] = bytes.get(28..32).context("the file is shorter than its head")?.try_into()?;
@@ -247,14 +247,14 @@ fn used_bytes(path: &Path) -> Result<usize> {
     Ok(used)
 }
 
-/// Damages at the beginning, at `places` places of the file, and at its end.
+/// Damages at the beginning of the file, at `places` places in it, and at its end.
 fn damages(size: usize, places: usize) -> Vec<Damage> {
-    // The page size, the root of the schema.
+    // The page size, and the root of the schema.
     let mut damages = vec![Damage::Flip { at: 16 }, Damage::Flip { at: 101 }];
     damages.extend([1, 2, 3].map(|quarter| Damage::Cut { to: size * quarter / 4 / PAGE * PAGE }));
     damages.extend([Damage::Cut { to: size - PAGE }, Damage::Cut { to: size - 100 }, Damage::Cut { to: 50 }]);
     for place in 0..places {
-        // Spread over the file, and over the places in a page.
+        // Spread over the file, and over the positions in a page.
         let at = size * (2 * place + 1) / (2 * places) + place * 977 % PAGE;
         damages.push(Damage::Flip { at: at.min(size - 1) });
         damages.push(Damage::Overwrite { at: at / 512 * 512, bytes: 512 });

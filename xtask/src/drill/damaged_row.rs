@@ -1,8 +1,8 @@
-//! Bits flip in single rows of a store: of a task that waits in a deep queue, and of one that waits for its time. On SQLite
-//! while the server is down, on PostgreSQL while it runs.
+//! Bits flip in single rows of a store: those of a task that waits in a deep queue, and of one that waits for its time.
+//! On SQLite this happens while the server is down, on PostgreSQL while it runs.
 //!
-//! All other tasks run, of the same module and of another one that is polled for together with it, and their timers fire. An
-//! alarm names each damaged task, the doctor lists it, and the server stays ready.
+//! All other tasks must run, of the same module and of another one that is claimed in the same poll, and their timers
+//! must fire. An alarm names each damaged task, the doctor lists it, and the server stays ready.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -18,29 +18,29 @@ use windlass_testkit::Postgres;
 
 use super::{Length, fleet::Fleet, hand::Hand, tasks};
 
-/// Tasks that wait in the queue. On SQLite the last ones rest on disk, which a server reads once the others are claimed.
+/// Tasks that wait in the queue. On SQLite the last ones rest on disk; the server reads them when the others are claimed.
 const READY: usize = 4_400;
 const READY_LONG: usize = 9_000;
 
-/// On a database no task rests: a tenth is enough.
+/// On a database no task rests, so a tenth is enough.
 const SHARE_ON_DATABASE: usize = 10;
 
-/// How far from the end of the queue the damaged task is.
+/// The distance of the damaged task from the end of the queue.
 const FROM_END: usize = 100;
 
-/// Tasks of another module, which the same worker serves.
+/// Tasks of another module that the same worker serves.
 const OTHERS: usize = 20;
 
 /// Tasks that wait for their time.
 const TIMERS: usize = 50;
 
-/// Longer than a server reads timers ahead, so that these rest on disk when they are submitted.
+/// Longer than the time for which a server reads timers ahead. So these tasks rest on disk when they are submitted.
 const REST_FOR: Duration = Duration::from_secs(64);
 
-/// When timers fire that a short drill waits for.
+/// When the timers fire that a short drill waits for.
 const SOON: Duration = Duration::from_secs(4);
 
-/// How long all may take: the resting ones until they are due, and as long again.
+/// The limit for all of it: until the tasks at rest are due, and the same time again.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
@@ -51,7 +51,7 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     on_postgres(fleet, length, |sql| database.ask(sql).map(drop)).await
 }
 
-/// What was submitted: those that run, and the two whose rows are damaged.
+/// The submitted tasks: those that run, and the two with damaged rows.
 struct Submitted {
     sound: usize,
     damaged: [String; 2],
@@ -73,7 +73,7 @@ async fn on_sqlite(program: &Path, length: Length) -> Result<()> {
     }
     fleet.start_server().await?;
     let soon = submit_soon(&fleet.client()?).await?;
-    // The short form does not wait for timers that rest: only for the alarm about the damaged one.
+    // The short form does not wait for the tasks at rest, only for the alarm about the damaged one.
     let resting = if length == Length::Long { 0 } else { TIMERS };
     let took = check(&mut fleet, &submitted, submitted.sound + soon - resting).await?;
     println!(
@@ -90,7 +90,7 @@ async fn on_postgres(mut fleet: Fleet, length: Length, ask: impl Fn(&str) -> Res
     fleet.start_server().await?;
     let submitted = submit(&fleet, ready_count(length) / SHARE_ON_DATABASE, SOON).await?;
     for id in &submitted.damaged {
-        // The first byte says in which format the state is.
+        // The first byte is the format of the state.
         ask(&format!(
             "UPDATE windlass_task SET state = set_byte(state, 0, get_byte(state, 0) # 64) WHERE id = '{id}'"
         ))?;
@@ -114,8 +114,8 @@ fn ready_count(length: Length) -> usize {
     if length == Length::Long { READY_LONG } else { READY }
 }
 
-/// Submits tasks that wait; no worker runs yet. One of those that are ready and one of those that wait for their time is to be
-/// damaged.
+/// Submits tasks that wait, because no worker runs yet. One of the ready tasks and one of those that wait for their time
+/// are to be damaged.
 async fn submit(fleet: &Fleet, count: usize, timer: Duration) -> Result<Submitted> {
     let client = fleet.client()?;
     tasks::apply_flow(&client).await?;
@@ -136,7 +136,7 @@ async fn submit(fleet: &Fleet, count: usize, timer: Duration) -> Result<Submitte
     Ok(Submitted { sound: count + TIMERS + OTHERS, damaged })
 }
 
-/// Tasks, and one more at that place that has a word in its parameters by which its row is found.
+/// Tasks, and one more at that place. A word in its parameters identifies its row.
 fn numbered(count: usize, place: usize, kind: &'static str) -> impl Iterator<Item = Result<SubmitTask>> {
     (0..=count).map(move |n| {
         let note = if n == place { format!("needle-{kind}") } else { "hay".to_owned() };
@@ -146,18 +146,18 @@ fn numbered(count: usize, place: usize, kind: &'static str) -> impl Iterator<Ite
     })
 }
 
-/// Submits tasks whose time comes soon; returns how many.
+/// Submits tasks that are due soon, and returns their number.
 async fn submit_soon(client: &Client) -> Result<usize> {
     let at = Timestamp::now() + SOON;
     let soon = (0..TIMERS).map(|n| SubmitTask { at: Some(at), ..tasks::task(format!("soon-{n}")) });
     Ok(tasks::submit_all(client, &soon.collect::<Vec<_>>()).await?.len())
 }
 
-/// Starts workers and waits until `count` tasks have succeeded and an alarm names each damaged one. Returns how long the tasks
-/// took.
+/// Starts workers and waits until `count` tasks have succeeded and an alarm names each damaged task. Returns how long the
+/// tasks took.
 async fn check(fleet: &mut Fleet, submitted: &Submitted, count: usize) -> Result<Duration> {
     let began = time::Instant::now();
-    // One worker asks for both modules in the same poll.
+    // One worker claims for both modules in the same poll.
     fleet.start_worker("both", 4).await?;
     fleet.start_hand("drill", Hand { sessions: 1, concurrency: 32, lease: Duration::from_secs(10) }).await?;
     let client = fleet.client()?;
@@ -184,7 +184,7 @@ async fn check(fleet: &mut Fleet, submitted: &Submitted, count: usize) -> Result
     Ok(took)
 }
 
-/// The server is ready: no service of it keeps failing.
+/// Checks that the server is ready, which means that no service keeps failing.
 async fn ready(fleet: &Fleet) -> Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", fleet.port())).await?;
     stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await?;
@@ -196,7 +196,7 @@ async fn ready(fleet: &Fleet) -> Result<()> {
     }
 }
 
-/// Flips one bit of each place where `needle` is in the file of a stopped server.
+/// Flips one bit wherever `needle` occurs in the file of a stopped server.
 fn flip(path: &Path, needle: &str) -> Result<()> {
     let mut bytes = fs::read(path)?;
     let is_there = |window: &[u8]| window == needle.as_bytes();

@@ -1,5 +1,5 @@
-//! The database goes away in the middle of load, longer than any lease, and comes back: with SIGKILL, as its machine
-//! would. The server and its worker stay.
+//! The database is killed with SIGKILL under load, as a failure of its machine would, stays down for longer than any
+//! lease, and comes back. The server and its worker keep running.
 
 use std::{
     cell::{Cell, RefCell},
@@ -22,21 +22,21 @@ use super::{Length, fleet::Fleet, hand::Hand, ledger, servers::Database, tasks};
 
 const SUBMITTERS: usize = 6;
 
-/// A step takes so long that some are always in hand, and end while the database is away.
+/// How long a step takes: long enough that some steps are always in flight and end while the database is unavailable.
 const WORK_MS: u64 = 200;
 
 const WORKER: Hand = Hand { sessions: 1, concurrency: 8, lease: Duration::from_secs(4) };
 
-/// How long there is load before, and after.
+/// How long there is load before and after.
 const LOAD: Duration = Duration::from_secs(3);
 
-/// How long it is asked whether the server refuses.
+/// How long the drill waits for the server to refuse submits.
 const REFUSED_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long all may take once the database is back.
+/// The limit for all tasks once the database is back.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the drill on this database, or on each. One that is not installed is left out, which is said.
+/// Runs the drill on this database, or on each. A database that is not installed is reported and skipped.
 pub(super) async fn run(program: &Path, length: Length, database: Option<Database>) -> Result<()> {
     if Database::Postgres.is_wanted(database)
         && let Some(server) = Postgres::start()?
@@ -55,7 +55,7 @@ async fn run_on<P: SqlProduct>(program: &Path, length: Length, server: &Server<P
     let away = Duration::from_secs(if length == Length::Long { 45 } else { 8 });
     let database = server.database()?;
     let mut fleet = Fleet::on_database(program, WORK_MS, database.url())?;
-    // It warns of each call that it refuses.
+    // The server warns about each call that it refuses.
     fleet.set_server_variable("WINDLASS_LOG", "error");
     fleet.start_server().await?;
     let client = fleet.client()?;
@@ -73,7 +73,7 @@ async fn run_on<P: SqlProduct>(program: &Path, length: Length, server: &Server<P
         server.restart()?;
         let (back, before) = (Instant::now(), accepted.borrow().len());
         while accepted.borrow().len() == before {
-            ensure!(back.elapsed() < PATIENCE, "nothing is accepted though the database is back");
+            ensure!(back.elapsed() < PATIENCE, "no submit is accepted although the database is back");
             time::sleep(Duration::from_millis(10)).await;
         }
         let accepted_after = back.elapsed();
@@ -91,7 +91,7 @@ async fn run_on<P: SqlProduct>(program: &Path, length: Length, server: &Server<P
     let lost = accepted.iter().filter(|id| !known.contains(*id) || !ran.contains(id.as_str())).count();
     let too_many = known.difference(&accepted).count();
     println!(
-        "database-away on {}: away for {:.1} s, {} tasks accepted, {lost} lost, {too_many} too many, {twice} run twice, \
+        "database-away on {}: unavailable for {:.1} s, {} tasks accepted, {lost} lost, {too_many} too many, {twice} run twice, \
          {} submits refused, the first with \"{refusal}\", accepted again {} ms after the database was back",
         P::NAME,
         gone.as_secs_f64(),
@@ -99,9 +99,9 @@ async fn run_on<P: SqlProduct>(program: &Path, length: Length, server: &Server<P
         refused.get(),
         accepted_after.as_millis(),
     );
-    ensure!(lost == 0, "{lost} accepted tasks are not there or did not run");
-    ensure!(too_many == 0, "{too_many} tasks are there that nobody was told of");
-    ensure!(twice == 0, "{twice} attempts ran twice, and no worker died");
+    ensure!(lost == 0, "{lost} accepted tasks are missing or did not run");
+    ensure!(too_many == 0, "{too_many} tasks exist whose submits were not answered");
+    ensure!(twice == 0, "{twice} attempts ran twice although no worker died");
     fleet.stop().await
 }
 
@@ -134,9 +134,9 @@ async fn submit(
     Ok(())
 }
 
-/// Submits until the server refuses, and gives the first line of that answer. It must say when to try again.
+/// Submits until the server refuses, and returns the first line of that answer. The answer must say when to try again.
 async fn wait_for_refusal(fleet: &Fleet) -> Result<String> {
-    // The flow is not there: it would be refused otherwise as well, so nothing is started by this.
+    // The flow does not exist, so the submit would be refused even with a database, and starts nothing.
     let body = r#"{"flow":"drill-nothing"}"#;
     let address = fleet.address().trim_start_matches("http://").to_owned();
     let request = format!(
@@ -161,5 +161,5 @@ async fn wait_for_refusal(fleet: &Fleet) -> Result<String> {
         }
         time::sleep(Duration::from_millis(100)).await;
     }
-    bail!("the server does not refuse though the database is away")
+    bail!("the server does not refuse submits although the database is unavailable")
 }

@@ -1,5 +1,6 @@
-//! A disk that is full: the store lies on a small file system of its own, which is filled by tasks with large
-//! parameters until they are refused; then room is made. In the long form twice; the second time the server is killed while there is none.
+//! A full disk: the store is on a small file system of its own. Tasks with large parameters fill it until they are
+//! refused, then space is freed. The long form does this twice. The second time, the server is killed while the disk is
+//! full.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,20 +16,20 @@ use windlass_client::{
 
 use super::{Length, fleet::Fleet, hand::Hand, tasks};
 
-/// Room for the write-ahead log, which takes 64 MiB from the start, the ballast and a little data.
+/// Space for the write-ahead log, which takes 64 MiB from the start, for the ballast and for a little data.
 const DISK: &str = "176m";
 
-/// Files that are removed to make room, each more than the log holds by then: what is in it needs a place in the
-/// database before there is room in it again.
+/// Files that are removed to free space. Each is larger than the content of the log at that time, because the log's data
+/// must fit into the database before the log has space again.
 const BALLAST: [(&str, usize); 2] = [("first", 32 << 20), ("second", 64 << 20)];
 
-/// Parameters of a task that is to fill the disk.
+/// The size of the parameters of a task that fills the disk.
 const PARAMS_BYTES: usize = 400_000;
 
-/// More tasks than the disk can take.
+/// More tasks than fit on the disk.
 const TASKS_MAX: usize = 2_000;
 
-/// Refusals in a row after which the disk counts as full.
+/// The number of refusals in a row after which the disk counts as full.
 const REFUSALS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -56,32 +57,33 @@ async fn fill(program: &Path, disk: &Disk, length: Length, round: usize) -> Resu
     let client = fleet.client()?;
     tasks::apply_flow(&client).await?;
 
-    // It goes on by itself when there is room,
+    // The server must continue by itself when there is space,
     let mut filled = Filled::default();
     if length == Length::Long {
         fill_up(&client, &mut filled).await?;
-        std::fs::remove_file(&ballast[0]).context("cannot make room")?;
+        std::fs::remove_file(&ballast[0]).context("cannot free space")?;
         submit_until_accepted(&client, &mut filled).await?;
     }
-    // and also when it was killed while there was none. It tells what it has in the meantime.
+    // and also after it was killed on the full disk. Meanwhile it must answer queries.
     fill_up(&client, &mut filled).await?;
     read(&client, &filled.accepted).await?;
     fleet.kill_server().await?;
     let started = fleet.start_server_or_refusal().await?;
-    let started = started.map_err(|said| anyhow::anyhow!("it does not start on a full disk: {said}"))?;
+    let started =
+        started.map_err(|said| anyhow::anyhow!("the server does not start on a full disk: {said}"))?;
     read(&client, &filled.accepted).await?;
-    std::fs::remove_file(&ballast[1]).context("cannot make room")?;
+    std::fs::remove_file(&ballast[1]).context("cannot free space")?;
     let resumed = submit_until_accepted(&client, &mut filled).await?;
 
-    // A worker does all that was accepted, and nothing else.
+    // A worker runs everything that was accepted, and nothing else.
     fleet.start_hand("worker", Hand { sessions: 1, concurrency: 16, lease: Duration::from_secs(10) }).await?;
     let expected = filled.accepted.len();
     let all = tasks::wait_until_succeeded(&client, expected, PATIENCE).await?;
     let effects = fleet.ledger().effects()?.len();
     println!(
         "disk-full round {round}: {expected} tasks accepted, {} refused with {}, \
-         all of them told by the full server; killed, it answered again on the full disk after {} ms, and told \
-         all of them; with room it went on at submit {resumed}; \
+         the full server returned all of them; after a kill it answered again on the full disk after {} ms, and \
+         returned all of them; with free space it continued at submit {resumed}; \
          {} lost, {} too many",
         filled.refused,
         filled.statuses.join(" and "),
@@ -90,30 +92,31 @@ async fn fill(program: &Path, disk: &Disk, length: Length, round: usize) -> Resu
         all.len() - expected,
     );
     let kept = |id: &String| all.iter().any(|task| task.id == *id);
-    ensure!(filled.accepted.iter().all(kept), "an accepted task is gone");
-    ensure!(all.len() == expected, "{expected} tasks were accepted and there are {}", all.len());
-    ensure!(effects == expected, "{expected} tasks were accepted and {effects} ran");
-    // That little room is left is no damage.
+    ensure!(filled.accepted.iter().all(kept), "an accepted task is missing");
+    ensure!(all.len() == expected, "{expected} tasks were accepted, but {} exist", all.len());
+    ensure!(effects == expected, "{expected} tasks were accepted, but {effects} ran");
+    // Little free space does not count as damage.
     let (_, said) = fleet.doctor().await?;
     let damage = |line: &&str| line.starts_with("problem") && !line.contains("left on the file system");
     ensure!(said.lines().all(|line| !damage(&line)), "the doctor finds: {said}");
     fleet.stop().await
 }
 
-/// What came of filling the disk.
+/// The result of filling the disk.
 #[derive(Default)]
 struct Filled {
     accepted: Vec<String>,
     refused: usize,
-    /// The HTTP statuses of the refusals, each once.
+    /// The HTTP statuses of the refusals, without repetitions.
     statuses: Vec<String>,
 }
 
-/// Submits large tasks until nothing is taken in any more.
+/// Submits large tasks until no more are accepted.
 async fn fill_up(client: &Client, filled: &mut Filled) -> Result<()> {
     let (before, mut in_a_row) = (filled.accepted.len(), 0);
     while in_a_row < REFUSALS {
-        // One that is refused is submitted again under its key: after a 503 nobody knows whether it was written.
+        // A refused task is submitted again under its key: after a 503 the client does not know whether the task was
+        // written.
         match client.submit(&large(filled.accepted.len())?).await {
             Ok(task) => {
                 filled.accepted.push(task.id);
@@ -127,23 +130,23 @@ async fn fill_up(client: &Client, filled: &mut Filled) -> Result<()> {
                 filled.refused += 1;
                 in_a_row += 1;
             }
-            Err(error) => return Err(error).context("a full disk is to be answered by 503 or 507"),
+            Err(error) => return Err(error).context("the answer on a full disk must be 503 or 507"),
         }
         let taken = filled.accepted.len();
         ensure!(taken < TASKS_MAX, "the disk is not full after {taken} tasks");
     }
-    ensure!(filled.accepted.len() > before, "nothing was accepted: the drill shows nothing");
+    ensure!(filled.accepted.len() > before, "no task was accepted: the drill has no result");
     Ok(())
 }
 
-/// The full server tells of all tasks, one by one and in a list.
+/// Checks that the full server returns all tasks, one by one and in a list.
 async fn read(client: &Client, ids: &[String]) -> Result<()> {
     for id in ids {
         let task = client.task(id).await.context("a server on a full disk does not answer")?;
         ensure!(task.status == TaskStatus::Pending, "task {id} is {}", task.status.as_str());
     }
     let listed = tasks::all(client).await.context("a server on a full disk does not list")?.len();
-    ensure!(listed == ids.len(), "{} tasks were accepted, and {listed} are listed", ids.len());
+    ensure!(listed == ids.len(), "{} tasks were accepted, but {listed} are listed", ids.len());
     Ok(())
 }
 
@@ -153,7 +156,7 @@ fn large(index: usize) -> Result<SubmitTask> {
     Ok(SubmitTask { params, ..tasks::task(format!("large-{index}")) })
 }
 
-/// Submits the task that was refused last until it is taken in. Tells how often that took.
+/// Submits the task that was refused last until it is accepted. Returns the number of submits.
 async fn submit_until_accepted(client: &Client, filled: &mut Filled) -> Result<usize> {
     let task = large(filled.accepted.len())?;
     let submits = async {
@@ -169,18 +172,18 @@ async fn submit_until_accepted(client: &Client, filled: &mut Filled) -> Result<u
         }
         anyhow::bail!("it was never accepted")
     };
-    time::timeout(PATIENCE, submits).await.context("nothing is accepted though there is room")?
+    time::timeout(PATIENCE, submits).await.context("no submit is accepted although there is free space")?
 }
 
-/// A small file system in memory. It is unmounted when this is dropped.
+/// A small file system in memory, which is unmounted when this is dropped.
 struct Disk {
     dir: Option<tempfile::TempDir>,
 }
 
 impl Disk {
-    /// Nothing where one may not be mounted.
+    /// Returns nothing if this account may not mount one.
     async fn mount() -> Result<Option<Self>> {
-        let dir = tempfile::tempdir().context("cannot make a folder for the drill")?;
+        let dir = tempfile::tempdir().context("cannot create a folder for the drill")?;
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={DISK}"), "windlass-drill"])
             .arg(dir.path())
@@ -204,7 +207,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         if let Some(dir) = &self.dir {
-            // The drill has failed already, and says why. The server may still be about to end: lazily.
+            // The drill has failed already, and this must not hide why. The server may still be running: unmount lazily.
             let _ = std::process::Command::new("umount").arg("--lazy").arg(dir.path()).status();
         }
     }

@@ -1,4 +1,4 @@
-//! What drills are made of: the program as server and workers on a store and a ledger of its own.
+//! The parts of drills: the program as server and workers, with a store and a ledger of its own.
 
 use std::{
     ffi::OsString,
@@ -23,10 +23,10 @@ use super::{
     ledger::Ledger,
 };
 
-/// How long a process may take to be ready.
+/// How long a process may take until it is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A folder with a store, a module and a ledger, and the processes on it. All of it goes when this is dropped.
+/// A folder with a store, a module and a ledger, and the processes on it. All of them end when this is dropped.
 pub(super) struct Fleet {
     program: PathBuf,
     dir: Arc<tempfile::TempDir>,
@@ -39,9 +39,9 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// A folder and a free port; nothing runs yet. The module's command takes `work_ms`.
+    /// Creates the folder and chooses a free port; nothing runs yet. The module's command takes `work_ms`.
     pub(super) fn new(program: &Path, work_ms: u64) -> Result<Self> {
-        let dir = tempfile::tempdir().context("cannot make a folder for the drill")?;
+        let dir = tempfile::tempdir().context("cannot create a folder for the drill")?;
         let module = dir.path().join("modules/drill");
         std::fs::create_dir_all(&module)?;
         let command = module.join("work");
@@ -59,13 +59,13 @@ impl Fleet {
         })
     }
 
-    /// The same, with a database at that URL as its store.
+    /// The same, with the database at this URL as the store.
     pub(super) fn on_database(program: &Path, work_ms: u64, url: String) -> Result<Self> {
         Ok(Self { database: Some(url), ..Self::new(program, work_ms)? })
     }
 
-    /// One more server with the same store, module and ledger, on another port and with workers of its own. The ones
-    /// before it must run: a port is free when nobody listens there.
+    /// One more server with the same store, module and ledger, on another port and with workers of its own. The earlier
+    /// servers must run, because a port counts as free when no process listens there.
     pub(super) fn beside(&self) -> Result<Self> {
         Ok(Self {
             program: self.program.clone(),
@@ -79,27 +79,27 @@ impl Fleet {
         })
     }
 
-    /// The folder of the drill.
+    /// The path of the folder.
     pub(super) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The server's file.
+    /// The path of the server's store file.
     pub(super) fn store(&self) -> &Path {
         &self.store
     }
 
-    /// The store is this file from the next start on.
+    /// Uses this file as the store from the next start on.
     pub(super) fn set_store(&mut self, store: PathBuf) {
         self.store = store;
     }
 
-    /// The server has this variable from the next start on.
+    /// Sets this variable for the server from the next start on.
     pub(super) fn set_server_variable(&mut self, name: &'static str, value: impl Into<OsString>) {
         self.server_environment.push((name, value.into()));
     }
 
-    /// What ran, as the commands themselves wrote it down.
+    /// The ledger that the commands wrote.
     pub(super) fn ledger(&self) -> Ledger {
         Ledger::in_folder(self.dir.path())
     }
@@ -116,8 +116,7 @@ impl Fleet {
         self.port
     }
 
-    /// Where no server of this fleet runs, its workers and clients go to what listens on this port instead, such as a load
-    /// balancer.
+    /// If no server of this fleet runs, its workers and clients use this port instead, such as that of a load balancer.
     pub(super) fn go_to(&mut self, port: u16) {
         self.port = port;
     }
@@ -126,12 +125,12 @@ impl Fleet {
         Ok(Client::new(&self.address())?)
     }
 
-    /// Starts the server and waits until it listens. Tells how long the first answer took.
+    /// Starts the server and waits until it listens. Returns how long the first answer took.
     pub(super) async fn start_server(&mut self) -> Result<Duration> {
         self.launch_server(Stdio::inherit()).await?.context("the server ended at once")
     }
 
-    /// The same, where the server may refuse to start: then what it says.
+    /// The same for a server that may refuse to start. Returns its message if it does.
     pub(super) async fn start_server_or_refusal(&mut self) -> Result<Result<Duration, String>> {
         let said = self.dir.path().join("server.log");
         let started = self.launch_server(std::fs::File::create(&said)?.into()).await?;
@@ -141,7 +140,7 @@ impl Fleet {
         })
     }
 
-    /// Nothing when the server ended before it listened.
+    /// Returns nothing if the server ended before it listened.
     async fn launch_server(&mut self, stderr: Stdio) -> Result<Option<Duration>> {
         let started = Instant::now();
         let mut server = Command::new(&self.program)
@@ -172,14 +171,14 @@ impl Fleet {
         server.kill().await.context("cannot kill the server")
     }
 
-    /// Waits until the server has ended, and forgets it.
+    /// Waits until the server has ended.
     pub(super) async fn reap_server(&mut self) -> Result<()> {
         let mut server = self.server.take().context("no server runs")?;
-        time::timeout(PATIENCE, server.wait()).await.context("a server does not end")??;
+        time::timeout(PATIENCE, server.wait()).await.context("the server does not end")??;
         Ok(())
     }
 
-    /// Ends the server by SIGTERM.
+    /// Ends the server with SIGTERM.
     pub(super) async fn stop_server(&mut self) -> Result<()> {
         end(self.server.take().context("no server runs")?).await
     }
@@ -189,7 +188,7 @@ impl Fleet {
         send(self.server.as_ref().context("no server runs")?, signal)
     }
 
-    /// Starts the program's own worker on the module and waits until it is connected.
+    /// Starts a `windlass worker` for the module and waits until it is connected.
     pub(super) async fn start_worker(&mut self, name: &str, concurrency: usize) -> Result<()> {
         self.start_worker_with(name, concurrency, &[]).await
     }
@@ -205,8 +204,8 @@ impl Fleet {
         self.wait_until_connected(name, 1).await
     }
 
-    /// The same without waiting: it may have nothing to do at the server yet. Its commands have its name in the variable
-    /// `DRILL_WORKER`.
+    /// The same without waiting, because the worker may have nothing to do at the server yet. Its commands get its name
+    /// in the variable `DRILL_WORKER`.
     pub(super) fn launch_worker(
         &mut self,
         name: &str,
@@ -228,7 +227,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Starts a worker that knows a broker alone, and no server.
+    /// Starts a worker that knows only a broker, and no server.
     pub(super) fn start_one_way_worker(
         &mut self,
         name: &str,
@@ -288,15 +287,15 @@ impl Fleet {
         worker.kill().await.context("cannot kill a worker")
     }
 
-    /// Sends a signal to the worker of that name.
+    /// Sends a signal to the worker with this name.
     pub(super) fn signal_worker(&self, name: &str, signal: Signal) -> Result<()> {
         match self.workers.iter().find(|(known, _)| known == name) {
             Some((_, worker)) => send(worker, signal),
-            None => bail!("no worker is called {name}"),
+            None => bail!("no worker has the name {name}"),
         }
     }
 
-    /// Waits until the worker of that name has ended, and forgets it.
+    /// Waits until the worker with this name has ended.
     pub(super) async fn reap_worker(&mut self, name: &str) -> Result<()> {
         let index = self.workers.iter().position(|(known, _)| known == name);
         let (_, mut worker) = self.workers.remove(index.context("no worker has that name")?);
@@ -304,7 +303,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The names of workers that have ended; they are forgotten.
+    /// Removes the workers that have ended, and returns their names.
     pub(super) fn take_dead_workers(&mut self) -> Result<Vec<String>> {
         let mut dead = Vec::new();
         for index in (0..self.workers.len()).rev() {
@@ -315,7 +314,7 @@ impl Fleet {
         Ok(dead)
     }
 
-    /// Runs `windlass doctor` on the store: whether it finds it sound, and what it says.
+    /// Runs `windlass doctor` on the store. Returns whether it finds no problem, and its output.
     pub(super) async fn doctor(&self) -> Result<(bool, String)> {
         let output =
             Command::new(&self.program).args(["doctor", "--store", &self.store_url()]).output().await?;
@@ -323,7 +322,7 @@ impl Fleet {
         Ok((output.status.success(), String::from_utf8_lossy(&said).trim().to_owned()))
     }
 
-    /// Ends the workers and the server by SIGTERM and waits for them.
+    /// Ends the workers and the server with SIGTERM and waits for them.
     pub(super) async fn stop(mut self) -> Result<()> {
         let server = self.server.take();
         for child in self.workers.drain(..).map(|(_, child)| child).chain(server) {
@@ -345,7 +344,7 @@ async fn end(mut child: Child) -> Result<()> {
     Ok(())
 }
 
-/// A port that nobody listens on now, below those the system gives out by itself.
+/// A free port, below those that the system gives out by itself.
 fn free_port() -> Result<u16> {
     const TRIES: u16 = 200;
     let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! The drills' own worker: the client library with a handler that keeps the ledger, in a process of its own, so
-//! that it can be stopped and killed. Unlike the program's worker it starts no processes, can ask for a short
-//! lease, and can be many sessions at once.
+//! The drills' own worker: the client library with a handler that writes to the ledger, in a process of its own, so that
+//! it can be stopped and killed. Unlike `windlass worker` it starts no processes, can ask for a short lease, and can have
+//! several sessions.
 
 use std::{path::Path, path::PathBuf, time::Duration};
 
@@ -12,17 +12,17 @@ use windlass_client::{Client, Failure, Job, Worker};
 
 use super::ledger::Ledger;
 
-/// This program is started with this to be the worker.
+/// The argument that starts this program as the worker.
 pub(super) const COMMAND: &str = "drill-hand";
 
-/// What a process of workers is like.
+/// The properties of a process of workers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hand {
-    /// How many sessions it has.
+    /// The number of sessions.
     pub(super) sessions: usize,
-    /// Attempts at once in each.
+    /// How many attempts each session runs at the same time.
     pub(super) concurrency: usize,
-    /// The lease they ask for.
+    /// The lease that the sessions ask for.
     pub(super) lease: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Hand {
     }
 }
 
-/// What the process is told.
+/// The arguments of the process.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HandArgs {
     #[arg(long)]
@@ -57,10 +57,10 @@ pub(crate) struct HandArgs {
     lease_ms: u64,
 }
 
-/// What a step of the drills is told.
+/// The parameters of a step of the drills.
 #[derive(Debug, Deserialize)]
 struct Params {
-    /// For how long it works.
+    /// How long the step takes.
     #[serde(default)]
     ms: u64,
 }
@@ -98,7 +98,7 @@ async fn work(ledger: Ledger, params: Params, job: Job) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Kills its worker, as one does that takes all the memory there is.
+/// Kills its worker, as a command would that uses up the memory.
 async fn poison(_: Params, _: Job) -> Result<(), Failure> {
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
         .map_err(|error| Failure::new(error.to_string()))?;

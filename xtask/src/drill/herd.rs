@@ -1,4 +1,4 @@
-//! Many tasks fall due at once while the server is away, and all workers come back at once when it is there again.
+//! Many tasks become due at once while the server is down, and all workers reconnect at once when it runs again.
 
 use std::{
     path::Path,
@@ -14,10 +14,10 @@ use super::{Length, fleet::Fleet, hand::Hand, ledger, tasks};
 const LEASE: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Processes among which the sessions are divided.
+/// The number of processes that share the sessions.
 const PROCESSES: usize = 2;
 
-/// How far in the future the tasks are due; they are all accepted before that.
+/// The time until the tasks are due. All of them are accepted before that.
 const AHEAD: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
@@ -36,7 +36,7 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
         .collect();
     tasks::submit_all(&client, &herd).await?;
     let early = jiff::Timestamp::now() < due && fleet.ledger().effects()?.is_empty();
-    ensure!(early, "the tasks were due before all were accepted: the drill shows nothing");
+    ensure!(early, "the tasks were due before all were accepted: the drill has no result");
     fleet.kill_server().await?;
     while jiff::Timestamp::now() < due {
         time::sleep(Duration::from_millis(10)).await;
@@ -53,7 +53,7 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
         if done == tasks_due && back.is_some() {
             break started.elapsed();
         }
-        ensure!(started.elapsed() < PATIENCE, "after {PATIENCE:?} {done} of {tasks_due} tasks ran");
+        ensure!(started.elapsed() < PATIENCE, "after {PATIENCE:?}, {done} of {tasks_due} tasks have run");
         time::sleep(Duration::from_millis(50)).await;
     };
     tasks::wait_until_succeeded(&client, tasks_due, PATIENCE).await?;

@@ -1,4 +1,4 @@
-//! The ledger of a drill: what commands themselves write down, past the engine, about what they did.
+//! The ledger of a drill: what the commands themselves record about their work, without the engine.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// Two files of lines `KEY ATTEMPT TOKEN`: what began, and what had its effect.
+/// Two files of lines `KEY ATTEMPT TOKEN`: attempts that began, and attempts that had their effect.
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
     begun: PathBuf,
@@ -24,13 +24,13 @@ pub(super) struct Begun {
 }
 
 impl Ledger {
-    /// The ledger of the drill in that folder.
+    /// The ledger in the folder of the drill.
     pub(super) fn in_folder(dir: &Path) -> Self {
         Self { begun: dir.join("begun"), effects: dir.join("effects") }
     }
 
-    /// A shell command that works for that long and then has its effect. One short line is appended in one
-    /// write, so lines of several runs do not mix.
+    /// A shell command that takes this long and then has its effect. It appends one short line in one write, so lines of
+    /// concurrent runs do not mix.
     pub(super) fn script(&self, work_ms: u64) -> String {
         format!(
             "#!/bin/sh\nsleep {}.{:03}\nprintf '%s %s %s\\n' \
@@ -41,12 +41,12 @@ impl Ledger {
         )
     }
 
-    /// Writes down that an attempt begins.
+    /// Records that an attempt begins.
     pub(super) fn begin(&self, key: &str, attempt: u32, token: &str) -> io::Result<()> {
         append(&self.begun, key, attempt, token)
     }
 
-    /// Writes down that an attempt had its effect.
+    /// Records that an attempt had its effect.
     pub(super) fn effect(&self, key: &str, attempt: u32, token: &str) -> io::Result<()> {
         append(&self.effects, key, attempt, token)
     }
@@ -61,7 +61,7 @@ impl Ledger {
         Ok(effects)
     }
 
-    /// The attempts of each step that began, in the order they began.
+    /// The attempts of each step that began, in the order in which they began.
     pub(super) fn begun(&self) -> Result<BTreeMap<String, Vec<Begun>>> {
         let mut begun: BTreeMap<String, Vec<Begun>> = BTreeMap::new();
         for line in lines(&self.begun)? {
@@ -79,7 +79,7 @@ pub(super) fn repeated(effects: &BTreeMap<String, u32>) -> Vec<&str> {
     effects.iter().filter(|(_, times)| **times > 1).map(|(key, _)| key.as_str()).collect()
 }
 
-/// The task that an idempotency key is of.
+/// The task of an idempotency key.
 pub(super) fn task_of(key: &str) -> &str {
     key.split('/').next().unwrap_or(key)
 }
@@ -89,7 +89,7 @@ fn append(path: &Path, key: &str, attempt: u32, token: &str) -> io::Result<()> {
     file.write_all(format!("{key} {attempt} {token}\n").as_bytes())
 }
 
-/// The whole lines of a file, which may not be there yet.
+/// The complete lines of a file, which may not exist yet.
 fn lines(path: &Path) -> Result<Vec<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => {

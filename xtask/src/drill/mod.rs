@@ -34,7 +34,10 @@ pub(crate) use servers::Database;
 
 use anyhow::{Result, bail, ensure};
 
-use crate::workspace::Workspace;
+use crate::{
+    lanes::{self, Job},
+    workspace::Workspace,
+};
 use brokers::Accident;
 use under_load::Victims;
 
@@ -78,6 +81,29 @@ pub(crate) fn names() -> [&'static str; 20] {
         "broker-server-kill",
         "leader-kill",
     ]
+}
+
+/// The drills on servers of other products wait most of their time, so CI runs them in two lanes. The others run before, one
+/// after the other.
+const LANES: [&[&str]; 2] = [
+    &["servers", "database-away", "broker-server-kill", "balancer"],
+    &["broker-kill", "broker-wipe", "leader-kill"],
+];
+
+/// Runs all drills in their short form.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let is_in_lane = |name: &&str| LANES.iter().any(|lane| lane.contains(name));
+    let (in_lanes, alone): (Vec<_>, Vec<_>) = names().into_iter().partition(is_in_lane);
+    ensure!(in_lanes.len() == LANES.concat().len(), "a drill in a lane has no such name");
+    let alone = lanes::run(vec![alone.into_iter().map(|name| job(workspace, name)).collect()]);
+    let lane = |lane: &&[&str]| lane.iter().map(|name| job(workspace, name)).collect();
+    let together = lanes::run(LANES.iter().map(lane).collect());
+    alone.and(together)
+}
+
+/// A drill in a process of its own.
+fn job(workspace: &Workspace, name: &str) -> Job {
+    Job { name: format!("drill {name}"), command: workspace.command("cargo", &["xtask", "drill", name]) }
 }
 
 /// Runs the drill `name`; those on databases on each. Fails when something was lost, ran twice, or could not be

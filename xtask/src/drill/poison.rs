@@ -1,5 +1,5 @@
-//! Steps that kill their worker, among good ones: they are held with an alarm after a few deaths, and the good
-//! ones hardly notice.
+//! Steps that kill their worker, mixed with good ones. They are held with an alarm after a few deaths, and the good steps
+//! are hardly affected.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -12,19 +12,19 @@ use windlass_client::{
 
 use super::{Length, fleet::Fleet, hand::Hand, tasks};
 
-/// The flow of the steps that kill.
+/// The flow of the steps that kill their worker.
 const POISON: &str = "poison";
 
-/// After so many deaths a step is held (`DEATHS_MAX` of the rules).
+/// The number of deaths after which a step is held (`DEATHS_MAX` of the rules).
 const DEATHS_MAX: usize = 3;
 
-/// Processes of workers, each with one attempt at a time, so that a death costs no neighbour anything.
+/// The number of worker processes. Each runs one attempt at a time, so a death affects no other attempt.
 const WORKERS: usize = 6;
 const LEASE: Duration = Duration::from_secs(10);
 const WORK_MS: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Good tasks, poisonous ones, and the time between two submits.
+/// The numbers of good and of poisonous tasks, and the time between two submits.
 struct Load {
     good: usize,
     poison: usize,
@@ -74,7 +74,7 @@ async fn measure(program: &Path, load: &Load) -> Result<Measured> {
     let good = wait_until_settled(&client, load).await?;
     check(&client, &poisoned, &good).await?;
     let effects = fleet.ledger().effects()?.len();
-    ensure!(effects == load.good, "{} good tasks were accepted and {effects} ran", load.good);
+    ensure!(effects == load.good, "{} good tasks were accepted, but {effects} ran", load.good);
     fleet.stop().await?;
     Ok(Measured { latencies: tasks::latencies(&good), deaths })
 }
@@ -83,7 +83,7 @@ fn hand() -> Hand {
     Hand { sessions: 1, concurrency: 1, lease: LEASE }
 }
 
-/// Submits all tasks at an even pace, the poisonous ones spread among the good ones. Tells the ids of those.
+/// Submits all tasks at an even pace, with the poisonous ones among the good ones. Returns the ids of the poisonous ones.
 async fn submit(client: &Client, load: &Load) -> Result<BTreeSet<String>> {
     let mut poisoned = BTreeSet::new();
     let mut pace = time::interval(load.every);
@@ -98,7 +98,7 @@ async fn submit(client: &Client, load: &Load) -> Result<BTreeSet<String>> {
     Ok(poisoned)
 }
 
-/// Starts a worker for each one that dies, until so many have. What a service manager does.
+/// Starts a worker for each one that dies, as a service manager does, until this number have died.
 async fn supervise(fleet: &mut Fleet, deaths: usize) -> Result<usize> {
     let mut seen = 0;
     let all = async {
@@ -112,11 +112,11 @@ async fn supervise(fleet: &mut Fleet, deaths: usize) -> Result<usize> {
         anyhow::Ok(())
     };
     let ended = time::timeout(PATIENCE * 2, all).await;
-    ensure!(ended.is_ok(), "{deaths} deaths of workers were expected, and {seen} came");
+    ensure!(ended.is_ok(), "{deaths} deaths of workers were expected, but {seen} occurred");
     Ok(seen)
 }
 
-/// Waits until no task waits or runs any more. Tells the good ones.
+/// Waits until no task waits or runs any more. Returns the good ones.
 async fn wait_until_settled(client: &Client, load: &Load) -> Result<Vec<Task>> {
     let settled = |task: &Task| task.status.is_ended() || task.status == TaskStatus::Stuck;
     let all = async {
@@ -129,12 +129,12 @@ async fn wait_until_settled(client: &Client, load: &Load) -> Result<Vec<Task>> {
         }
     };
     let Ok(all) = time::timeout(PATIENCE, all).await else {
-        anyhow::bail!("after {PATIENCE:?} there are {:?}", tasks::count(&tasks::all(client).await?));
+        anyhow::bail!("after {PATIENCE:?} there are still {:?}", tasks::count(&tasks::all(client).await?));
     };
     Ok(all?.into_iter().filter(|task| task.flow == tasks::FLOW).collect())
 }
 
-/// All good tasks succeeded, and each poisonous one is held, after as many deaths as are allowed, with one alarm.
+/// Checks that all good tasks succeeded, and that each poisonous one is held after the permitted deaths, with one alarm.
 async fn check(client: &Client, poisoned: &BTreeSet<String>, good: &[Task]) -> Result<()> {
     let counts = tasks::count(good);
     ensure!(counts.keys().all(|status| *status == "succeeded"), "good tasks ended as {counts:?}");

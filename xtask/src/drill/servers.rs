@@ -1,5 +1,5 @@
-//! Three servers on one database, with workers on each: one of them is killed with SIGKILL every five seconds, every
-//! other time together with its workers, and started again, while tasks come in by all of them.
+//! Three servers on one database, each with workers. Every five seconds one of them is killed with SIGKILL, every other
+//! time together with its workers, and is started again. All servers accept tasks meanwhile.
 
 use std::{cell::Cell, collections::BTreeSet, path::Path, time::Duration};
 
@@ -20,23 +20,23 @@ const SERVERS: usize = 3;
 const WORK_MS: u64 = 50;
 const SUBMITTERS: usize = 6;
 
-/// From one kill to the next.
+/// The time between two kills.
 const KILL_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a killed server is away: its workers keep what they have and come back to it.
+/// How long a killed server stays down. Its workers keep their attempts and reconnect to it.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// The workers of each server. Their lease is what is waited for when they die with it: nobody sees them go.
+/// The lease of each server's workers. When they die with their server, no connection reports it, so the lease must end.
 const WORKERS: Hand = Hand { sessions: 1, concurrency: 8, lease: Duration::from_secs(4) };
 
-/// Every so manieth task is due only later: also those whose server is gone by then begin.
+/// One of this number of tasks is due only later. Tasks whose server has ended by then must run as well.
 const DUE_LATER_EVERY: usize = 10;
 const LATER: Duration = Duration::from_secs(3);
 
-/// How long all may take once nothing is killed any more.
+/// The limit for all tasks after the last kill.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where the servers keep their tasks.
+/// The database of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Database {
     /// PostgreSQL.
@@ -53,13 +53,13 @@ struct Kill {
 }
 
 impl Database {
-    /// Whether a drill is to run on it: on one database, or on each.
+    /// Whether the drill is to run on it: on one database, or on each.
     pub(super) fn is_wanted(self, only: Option<Self>) -> bool {
         only.is_none_or(|only| only == self)
     }
 }
 
-/// Runs the drill on this database, or on each. One that is not installed is left out, which is said.
+/// Runs the drill on this database, or on each. A database that is not installed is reported and skipped.
 pub(super) async fn run(program: &Path, length: Length, database: Option<Database>) -> Result<()> {
     if Database::Postgres.is_wanted(database)
         && let Some(server) = Postgres::start()?
@@ -106,21 +106,21 @@ async fn run_on<P: SqlProduct>(
     Ok(())
 }
 
-/// Waits until all tasks have succeeded, and makes sure that all servers tell the same of them.
+/// Waits until all tasks have succeeded, and checks that all servers return the same about them.
 async fn wait_until_ended(clients: &[Client], accepted: usize) -> Result<Vec<Task>> {
     let all = tasks::wait_until_succeeded(&clients[0], accepted, PATIENCE).await?;
     for client in &clients[1..] {
         let others = tasks::count(&tasks::all(client).await?);
         ensure!(
             others == tasks::count(&all),
-            "one server tells of {:?}, another of {others:?}",
+            "one server returns {:?}, another one {others:?}",
             tasks::count(&all)
         );
     }
     Ok(all)
 }
 
-/// Three servers on the database with their workers, and the flow.
+/// Starts three servers on the database with their workers, and applies the flow.
 async fn start(program: &Path, url: String) -> Result<Vec<Fleet>> {
     let mut fleets = vec![Fleet::on_database(program, WORK_MS, url)?];
     fleets[0].start_server().await?;
@@ -136,8 +136,8 @@ async fn start(program: &Path, url: String) -> Result<Vec<Fleet>> {
     Ok(fleets)
 }
 
-/// Kills one server after the other and starts each again. Tells of the kills, and how long the first answer of a
-/// server took at most.
+/// Kills one server after the other and starts each again. Returns the kills, and the longest time that a server's first
+/// answer took.
 async fn kill_in_turn(fleets: &mut [Fleet], kills: usize) -> Result<(Vec<Kill>, Duration)> {
     let started = time::Instant::now();
     let mut killed = Vec::new();
@@ -159,7 +159,7 @@ async fn kill_in_turn(fleets: &mut [Fleet], kills: usize) -> Result<(Vec<Kill>, 
     Ok((killed, first_answer))
 }
 
-/// Submits one task after the other, each to another server, and each under its own key until it is accepted. Tells
+/// Submits one task after the other, each to another server, and each under its own key until it is accepted. Returns
 /// their ids.
 async fn submit(clients: &[Client], submitter: usize, stop: &Cell<bool>) -> Result<Vec<String>> {
     let mut ids = Vec::new();
@@ -171,7 +171,7 @@ async fn submit(clients: &[Client], submitter: usize, stop: &Cell<bool>) -> Resu
             at: is_due_later.then(|| Timestamp::now() + LATER),
             ..tasks::task_of(format!("{submitter}-{index}"), WORK_MS)?
         };
-        // A server may die before or after it wrote the task: the key makes it safe to ask another one.
+        // A server may die before or after it wrote the task. Because of the key, it is safe to submit to another one.
         for client in servers.by_ref() {
             match client.submit(&task).await {
                 Ok(submitted) => {
@@ -189,11 +189,11 @@ async fn submit(clients: &[Client], submitter: usize, stop: &Cell<bool>) -> Resu
     Ok(ids)
 }
 
-/// What came of a run.
+/// The results of a run.
 struct Outcome {
-    /// Ids of tasks, as their submitters were told.
+    /// The ids of tasks, as submits returned them.
     accepted: Vec<String>,
-    /// All tasks there are when all have ended.
+    /// All tasks, after all have ended.
     all: Vec<Task>,
     killed: Vec<Kill>,
     first_answer: Duration,
@@ -201,14 +201,14 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Prints the figures. Fails when something was lost or accepted twice, or ran twice without a dead worker.
+    /// Prints the figures. Fails if something was lost or accepted twice, or ran twice without a dead worker.
     async fn check(&self, product: &str, fleet: &Fleet, clients: &[Client]) -> Result<()> {
         let known: BTreeSet<&str> = self.all.iter().map(|task| task.id.as_str()).collect();
         let accepted: BTreeSet<&str> = self.accepted.iter().map(String::as_str).collect();
         let effects = fleet.ledger().effects()?;
         let ran: BTreeSet<&str> = effects.keys().map(|key| ledger::task_of(key)).collect();
         let twice = ledger::repeated(&effects);
-        // Also makes sure that each of them has one accepted result.
+        // This also checks that each task has one accepted result.
         let ids = twice.iter().map(|key| ledger::task_of(key));
         let given_up = tasks::count_events(&clients[0], ids, "step.lost").await?;
         let begun_again = fleet.ledger().begun()?.values().filter(|attempts| attempts.len() > 1).count();
@@ -218,9 +218,9 @@ impl Outcome {
         let latencies = tasks::latencies(&self.at_once().cloned().collect::<Vec<_>>());
         println!(
             "servers on {product}: {} kills among {SERVERS} servers, {} tasks accepted, {lost} lost, {} accepted twice, \
-             {begun_again} attempts begun again, {} run twice ({given_up} of them given up with their worker), a killed \
-             server's tasks had gone on and ended after {} ms at most (killed alone) or {} ms (with its workers, leases \
-             of {} ms), first answer after {} ms at most, tasks took {} ms (p50), {} ms (p99), those due later {} ms from then on (p99), \
+             {begun_again} attempts handed out again, {} run twice ({given_up} of them given up with their worker), a killed \
+             server's tasks had continued and ended after {} ms at most (killed alone) or {} ms (with its workers, leases \
+             of {} ms), first answer after {} ms at most, tasks took {} ms (p50), {} ms (p99), those due later {} ms after their time (p99), \
              {} deadlocks in the database",
             self.killed.len(),
             accepted.len(),
@@ -235,15 +235,15 @@ impl Outcome {
             tasks::percentile(&self.lateness(), 99),
             self.deadlocks,
         );
-        ensure!(lost == 0, "{lost} accepted tasks are not there or did not run");
-        ensure!(too_many == 0, "{too_many} tasks are there that nobody was told of");
-        ensure!(shared_ids == 0, "{shared_ids} keys got the id of another one's task");
-        ensure!(ran.len() == known.len(), "{} tasks ran, and there are {}", ran.len(), known.len());
-        // What killed workers had just done and not told is done again.
+        ensure!(lost == 0, "{lost} accepted tasks are missing or did not run");
+        ensure!(too_many == 0, "{too_many} tasks exist whose submits were not answered");
+        ensure!(shared_ids == 0, "{shared_ids} keys got the id of another key's task");
+        ensure!(ran.len() == known.len(), "{} tasks ran, but {} exist", ran.len(), known.len());
+        // Steps that a killed worker had just run and not yet reported run again.
         let dead = self.killed.iter().filter(|kill| kill.with_workers).count();
         ensure!(
             twice.len() <= dead * WORKERS.concurrency,
-            "{} attempts ran twice, and the killed workers had {} at most",
+            "{} attempts ran twice, but the killed workers had at most {}",
             twice.len(),
             dead * WORKERS.concurrency
         );
@@ -255,7 +255,7 @@ impl Outcome {
         self.all.iter().filter(|task| task.at.is_none())
     }
 
-    /// The longest time, in milliseconds, from a kill of that kind to the end of a task that was under way then.
+    /// The longest time, in milliseconds, from a kill of that kind to the end of a task that was running then.
     fn longest_after(&self, with_workers: bool) -> i64 {
         let kills = self.killed.iter().filter(|kill| kill.with_workers == with_workers);
         let ends = kills.flat_map(|kill| {
@@ -265,7 +265,7 @@ impl Outcome {
         ends.max().unwrap_or_default()
     }
 
-    /// How long after their time those that were due later ended, shortest first, in milliseconds.
+    /// The time from the due time of the delayed tasks to their end, shortest first, in milliseconds.
     fn lateness(&self) -> Vec<i64> {
         let late = |task: &Task| Some(task.ended_at?.as_millisecond() - task.at?.as_millisecond());
         let mut lateness: Vec<i64> = self.all.iter().filter_map(late).collect();

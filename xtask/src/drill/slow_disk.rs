@@ -1,6 +1,6 @@
-//! A worker dies while every commit of its server takes longer than a server that is there may be silent, or while the server
-//! is stopped and continued by turns; all the time something falls due. The attempts of the dead worker must be handed out
-//! again after a bounded time, and each of them counts one death.
+//! A worker dies while every commit of its server takes longer than a running server may be silent, or while the server
+//! is stopped and continued in turn. Tasks become due all the time. The attempts of the dead worker must be handed out
+//! again after a bounded time, and each of them must count one death.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,31 +15,31 @@ use windlass_client::{Client, api::SubmitTask};
 
 use super::{Length, fleet::Fleet, hand::Hand, ledger, tasks};
 
-/// The shim that delays `fsync` and `fdatasync`.
+/// The source of the shim that delays `fsync` and `fdatasync`.
 const SHIM: &str = include_str!("slow_disk.c");
 
-/// How long each sync takes. More than 400 ms without a round of the lease keeper look like an absence.
+/// How long each sync takes. The server counts as unavailable if the lease keeper has no round for more than 400 ms.
 const SYNC_MS: u64 = 450;
 
-/// How long the server runs and stands still by turns.
+/// How long the server runs, and then stands still, in turn.
 const TURN: Duration = Duration::from_millis(500);
 
-/// Attempts that the dead worker has.
+/// The number of attempts that the dead worker has.
 const TASKS: usize = 10;
 
-/// Far longer than the drill: only the death of the worker ends its attempts.
+/// Far longer than the drill, so that only the death of the worker ends its attempts.
 const STUCK_MS: u64 = 600_000;
 
-/// Tasks that fall due one after the other.
+/// The number of tasks that become due one after the other.
 const DUE: usize = 400;
 const DUE_EVERY: Duration = Duration::from_millis(50);
 
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A lease, two extensions, and commits that take half a second.
+/// The limit: a lease, two extensions, and commits that take half a second.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// What is slow.
+/// The cause of the slowness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     Disk,
@@ -59,7 +59,7 @@ async fn slow(program: &Path, trouble: Trouble, round: usize) -> Result<()> {
     let mut fleet = Fleet::new(program, 0)?;
     if trouble == Trouble::Disk {
         let Some(shim) = build_shim(fleet.dir()).await? else {
-            println!("slow-disk: SKIPPED, there is no C compiler here to build the shim with");
+            println!("slow-disk: SKIPPED, there is no C compiler here to build the shim");
             return Ok(());
         };
         fleet.set_server_variable("LD_PRELOAD", shim);
@@ -105,17 +105,17 @@ async fn slow(program: &Path, trouble: Trouble, round: usize) -> Result<()> {
         LEASE.as_secs(),
         took.as_secs_f64()
     );
-    ensure!(lost == TASKS, "{lost} deaths were counted, and {TASKS} attempts had a dead worker");
+    ensure!(lost == TASKS, "{lost} deaths were counted, but {TASKS} attempts had a dead worker");
     let twice = fleet.ledger().begun()?.into_iter().filter(|(key, begun)| {
         begun.len() > if ids.iter().any(|id| id == ledger::task_of(key)) { 2 } else { 1 }
     });
-    ensure!(twice.count() == 0, "attempts of a live worker were begun again");
-    // The other worker is at the stuck attempts: it is not waited for.
+    ensure!(twice.count() == 0, "attempts of a live worker were handed out again");
+    // The other worker runs the stuck attempts, so the drill does not wait for it.
     fleet.kill_worker().await?;
     fleet.stop().await
 }
 
-/// Tasks that fall due one after the other, so that there is always something to commit.
+/// Submits tasks that become due one after the other, so that there is always something to commit.
 async fn submit_due(client: &Client) -> Result<()> {
     let begin = Timestamp::now();
     let due = |n: usize| {
@@ -127,7 +127,7 @@ async fn submit_due(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Waits until so many attempts of each stuck step have begun.
+/// Waits until this number of attempts of each stuck step has begun.
 async fn wait_until_begun(fleet: &Fleet, attempts: usize) -> Result<()> {
     let all = async {
         loop {
@@ -141,7 +141,7 @@ async fn wait_until_begun(fleet: &Fleet, attempts: usize) -> Result<()> {
     time::timeout(PATIENCE, all).await.context("attempts of a dead worker are not handed out again")?
 }
 
-/// Builds the shim. Nothing where there is no C compiler.
+/// Builds the shim. Returns nothing if there is no C compiler.
 async fn build_shim(dir: &Path) -> Result<Option<PathBuf>> {
     let (source, library) = (dir.join("slow_disk.c"), dir.join("slow_disk.so"));
     std::fs::write(&source, SHIM)?;

@@ -1,5 +1,5 @@
-//! Processes that hang: a worker is stopped with SIGSTOP for longer than its lease and goes on when its attempts
-//! are long with another one; then the server, for longer than all leases.
+//! Processes that hang: a worker is stopped with SIGSTOP for longer than its lease, and continues when another worker has
+//! had its attempts for long. Then the server is stopped for longer than all leases.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -19,16 +19,16 @@ use super::{
     tasks,
 };
 
-/// Tasks that run when somebody is stopped; each worker has room for all of them.
+/// The number of tasks that run when a process is stopped. Each worker has room for all of them.
 const TASKS: usize = 10;
 const WORK_MS: u64 = 1200;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The session under which the drill itself speaks for the worker that was given up.
+/// The session under which the drill itself reports for the worker that was given up.
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 
 pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
-    // The long form has the lease of a real worker.
+    // The long form uses the lease of a real worker.
     let (rounds, lease) = match length {
         Length::Short => (1, Duration::from_secs(1)),
         Length::Long => (5, Duration::from_secs(10)),
@@ -47,12 +47,13 @@ async fn stall_worker(program: &Path, lease: Duration, round: usize) -> Result<(
     let zombies = begun(&fleet, 1).await?;
     fleet.signal_worker("stopped", Signal::STOP)?;
     fleet.start_hand("other", hand).await?;
-    // The second attempts run now: this is when a late report could do harm.
+    // The second attempts run now, so a late report could do harm at this moment.
     begun(&fleet, 2).await?;
     let during = report_late(&client, 1, &zombies).await?;
     tasks::wait_until_succeeded(&client, TASKS, PATIENCE).await?;
     fleet.signal_worker("stopped", Signal::CONT)?;
-    // It works again, as one more session or the same: these are more than the other one has room for.
+    // The worker works again, in the same session or in another one: these tasks are more than the other worker has room
+    // for.
     let more = [submit(&client, "second").await?, submit(&client, "third").await?].concat();
     tasks::wait_until_succeeded(&client, TASKS * 3, PATIENCE).await?;
     let after = report_late(&client, 2, &zombies).await?;
@@ -74,7 +75,7 @@ async fn stall_worker(program: &Path, lease: Duration, round: usize) -> Result<(
     ensure!(during == BTreeMap::from([("stale", TASKS)]), "late reports were answered {during:?}");
     ensure!(!after.contains_key("accepted"), "late reports were answered {after:?}");
     ensure!(effects.len() == TASKS * 3, "{} of {} tasks ran", effects.len(), TASKS * 3);
-    ensure!(twice <= TASKS, "{twice} effects were doubled, and the stopped worker had {TASKS}");
+    ensure!(twice <= TASKS, "{twice} effects were doubled, but the stopped worker had {TASKS}");
     fleet.stop().await
 }
 
@@ -117,7 +118,7 @@ async fn submit(client: &Client, name: &str) -> Result<Vec<String>> {
     tasks::submit_all(client, &tasks?).await
 }
 
-/// Waits until the attempt of that number of all steps has begun, and tells the first ones.
+/// Waits until attempts with this number of all steps have begun, and returns the first ones.
 async fn begun(fleet: &Fleet, attempt: u32) -> Result<Vec<Begun>> {
     let all = async {
         loop {
@@ -133,7 +134,7 @@ async fn begun(fleet: &Fleet, attempt: u32) -> Result<Vec<Begun>> {
     Ok(first.with_context(|| format!("attempts {attempt} do not begin"))??.collect())
 }
 
-/// Reports these attempts as succeeded, and counts the answers.
+/// Reports these attempts as succeeded, and counts the replies.
 async fn report_late(client: &Client, seq: u64, attempts: &[Begun]) -> Result<BTreeMap<&'static str, usize>> {
     let mut reports = Vec::new();
     for begun in attempts {

@@ -1,5 +1,5 @@
-//! Hostile clients: some send the largest bodies to the exchange and never end them, many open connections and never
-//! complete a request. Workers keep working, and health checks are answered.
+//! Hostile clients: some send the largest bodies to the exchange and never end them. Others open many connections and never
+//! complete a request. Workers must keep working, and health checks must be answered.
 
 use std::{path::Path, time::Duration};
 
@@ -12,11 +12,13 @@ use tokio::{
 
 use super::{Length, fleet::Fleet, hand::Hand, ledger, tasks};
 
-/// Clients that hold a body, and how much of it they send. Together it is more than all bodies of workers may take.
+/// The number of clients that hold a body, and how much of it they send. In sum it is more than the bodies of workers may
+/// take.
 const BODIES: usize = 18;
 const BODY_BYTES: usize = 8 << 20;
 
-/// Connections of one client that ask for nothing: more than it may have, and in the long form more than all may have.
+/// The number of connections of one client that request nothing. It is above the limit of a client, and in the long form
+/// above the limit of all clients.
 const SILENT_SHORT: usize = 2_200;
 const SILENT_LONG: usize = 4_224;
 
@@ -57,20 +59,20 @@ pub(super) async fn run(program: &Path, length: Length) -> Result<()> {
     let effects = fleet.ledger().effects()?;
     let twice = ledger::repeated(&effects).len();
     println!(
-        "starve: {BODIES} bodies of 8 MiB that do not end and {silent_count} connections that ask for nothing, all of one \
+        "starve: {BODIES} bodies of 8 MiB that do not end and {silent_count} connections that request nothing, all of one \
          client that workers share: {healthy} of {HEALTH_CHECKS} health checks answered, {} of {TASKS} tasks lost, \
          {lost} attempts given up, {twice} effects doubled",
         TASKS - effects.len(),
     );
     ensure!(healthy == HEALTH_CHECKS, "{healthy} of {HEALTH_CHECKS} health checks were answered");
-    ensure!(lost == 0, "{lost} attempts were given up although their workers were well");
+    ensure!(lost == 0, "{lost} attempts were given up although their workers were running");
     ensure!(effects.len() == TASKS, "{} of {TASKS} tasks ran", effects.len());
     ensure!(twice == 0, "{twice} effects were doubled although no worker hung");
     drop((bodies, silent));
     fleet.stop().await
 }
 
-/// Sends a body for the exchange but for its last byte. The server may refuse it before.
+/// Sends a body to the exchange except for its last byte. The server may refuse it before.
 async fn hold_body(address: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     let head = format!(

@@ -1,4 +1,4 @@
-//! The tasks of the drills: what is submitted, and what became of it as the server tells it.
+//! The tasks of the drills: what is submitted, and what the server returns about it.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use windlass_client::{
 /// The flow of the drills: one step, `drill.work`.
 pub(super) const FLOW: &str = "drill";
 
-/// Tasks of one batch.
+/// The number of tasks in one batch.
 const BATCH: usize = 1000;
 
 pub(super) async fn apply_flow(client: &Client) -> Result<()> {
@@ -36,7 +36,7 @@ pub(super) fn task(key: String) -> SubmitTask {
     SubmitTask { flow: FLOW.to_owned(), key: Some(key), ..SubmitTask::default() }
 }
 
-/// The same, with a step that works for `ms` where a hand runs it.
+/// The same, with a step that takes `ms` in the drills' own worker.
 pub(super) fn task_of(key: String, ms: u64) -> Result<SubmitTask> {
     Ok(SubmitTask {
         params: Some(serde_json::value::to_raw_value(&serde_json::json!({"ms": ms}))?),
@@ -44,7 +44,7 @@ pub(super) fn task_of(key: String, ms: u64) -> Result<SubmitTask> {
     })
 }
 
-/// Submits tasks in batches. Tells their ids, in their order.
+/// Submits tasks in batches. Returns their ids, in their order.
 pub(super) async fn submit_all(client: &Client, tasks: &[SubmitTask]) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     for batch in tasks.chunks(BATCH) {
@@ -79,7 +79,7 @@ pub(super) fn count(tasks: &[Task]) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// Waits until `n` tasks have succeeded, and tells all there are.
+/// Waits until `n` tasks have succeeded, and returns all tasks.
 pub(super) async fn wait_until_succeeded(client: &Client, n: usize, patience: Duration) -> Result<Vec<Task>> {
     let started = Instant::now();
     loop {
@@ -90,14 +90,13 @@ pub(super) async fn wait_until_succeeded(client: &Client, n: usize, patience: Du
         }
         ensure!(
             started.elapsed() < patience,
-            "{n} tasks were to succeed, and after {patience:?} there are {counts:?}"
+            "{n} tasks had to succeed; after {patience:?} there are {counts:?}"
         );
         time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// How often events of that kind are in the histories of these tasks; fails when a step has more than one
-/// accepted result.
+/// How often events of that kind are in the histories of these tasks. Fails if a step has more than one accepted result.
 pub(super) async fn count_events(
     client: &Client,
     ids: impl IntoIterator<Item = &str>,

@@ -1,4 +1,4 @@
-//! Tasks are submitted without pause while the server, or server and workers, are killed with SIGKILL and started
+//! Tasks are submitted without pause while the server, or the server and workers, are killed with SIGKILL and started
 //! again.
 
 use std::{
@@ -17,20 +17,20 @@ const WORK_MS: u64 = 50;
 const SLOTS: usize = 10;
 const SUBMITTERS: usize = 8;
 
-/// Load between two kills.
+/// How long there is load between two kills.
 const BETWEEN: Duration = Duration::from_secs(2);
 
-/// In every other round the server dies this much after the worker: it has seen that the connection closed, and
-/// is about to give the worker's attempts to others.
+/// In every other round the server dies this much later than the worker: it has seen that the connection was closed, and
+/// is about to hand the worker's attempts to others.
 const APART: Duration = Duration::from_millis(900);
 
-/// How long a restarted server may take until all is done.
+/// How long a restarted server may take until all tasks have ended.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Who is killed.
+/// The processes that are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victims {
-    /// The server; the workers live on.
+    /// The server. The workers keep running.
     Server,
     /// The server and one of the two workers.
     Both,
@@ -40,7 +40,7 @@ pub(super) async fn run(program: &Path, length: Length, victims: Victims) -> Res
     let kills = match (length, victims) {
         (Length::Short, _) => 3,
         (Length::Long, Victims::Server) => 60,
-        // Ten minutes.
+        // Ten minutes in sum.
         (Length::Long, Victims::Both) => 300,
     };
     let mut fleet = Fleet::new(program, WORK_MS)?;
@@ -78,7 +78,7 @@ pub(super) async fn run(program: &Path, length: Length, victims: Victims) -> Res
     let all = tasks::wait_until_succeeded(&client, accepted, PATIENCE).await?;
     let effects = fleet.ledger().effects()?;
     let twice = ledger::repeated(&effects);
-    // Also makes sure that each of them has one accepted result.
+    // This also checks that each task has one accepted result.
     let lost =
         tasks::count_events(&client, twice.iter().map(|key| ledger::task_of(key)), "step.lost").await?;
     let latencies = tasks::latencies(&all);
@@ -95,16 +95,16 @@ pub(super) async fn run(program: &Path, length: Length, victims: Victims) -> Res
         tasks::percentile(&latencies, 99),
         tasks::percentile(&latencies, 100),
     );
-    ensure!(all.len() == accepted, "{accepted} tasks were accepted and there are {}", all.len());
-    ensure!(effects.len() == accepted, "{accepted} tasks were accepted and {} ran", effects.len());
+    ensure!(all.len() == accepted, "{accepted} tasks were accepted, but {} exist", all.len());
+    ensure!(effects.len() == accepted, "{accepted} tasks were accepted, but {} ran", effects.len());
     match victims {
         Victims::Server => {
             ensure!(twice.is_empty(), "{} steps ran twice although their workers came back", twice.len());
         }
-        // What a killed worker had just done and not told is done again.
+        // Steps that a killed worker had just run and not yet reported run again.
         Victims::Both => ensure!(
             twice.len() <= kills * SLOTS,
-            "{} steps ran twice, and the killed workers had {} at most",
+            "{} steps ran twice, but the killed workers had at most {}",
             twice.len(),
             kills * SLOTS
         ),
@@ -119,7 +119,7 @@ async fn submit(client: &Client, submitter: usize, stop: &AtomicBool, accepted: 
             break;
         }
         let task = tasks::task(format!("{submitter}-{index}"));
-        // The server may die before or after it wrote the task: the key makes the second try safe.
+        // The server may die before or after it wrote the task. The key makes the second submit safe.
         while let Err(error) = client.submit(&task).await {
             match error {
                 Error::Unreachable { .. } | Error::Malformed { .. } => {

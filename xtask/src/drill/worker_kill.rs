@@ -69,7 +69,7 @@ async fn kill_one(program: &Path, round: usize) -> Result<()> {
         finished.as_secs_f64(),
     );
     ensure!(runs.len() == TASKS, "{} tasks never ran to their end", TASKS - runs.len());
-    ensure!(!again_ms.is_empty(), "the killed worker had nothing: the drill shows nothing");
-    ensure!(twice <= SLOTS, "{twice} steps ran twice, and the killed worker had {SLOTS} at most");
+    ensure!(!again_ms.is_empty(), "the killed worker had no attempts: the drill has no result");
+    ensure!(twice <= SLOTS, "{twice} steps ran twice, but the killed worker had at most {SLOTS}");
     fleet.stop().await
 }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::Span;
 
-/// One step of a flow. It has `run` or `wait`.
+/// One step of a flow. It has `run`, `wait` or `device`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepDocument {
@@ -17,6 +17,25 @@ pub struct StepDocument {
     /// The signal that it waits for instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<String>,
+    /// The device that executes it, instead of `run`: its name, or an object with an expression that makes the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<LockDocument>,
+    /// For a job of a device: the topic to publish to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<LockDocument>,
+    /// For a job of a device: its arguments, or `{expression: TEXT}` that computes them; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub args: Option<serde_json::Map<String, serde_json::Value>>,
+    /// For a job of a device: the topic of the answer; any topic that ends in `done` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<String>,
+    /// For a job of a device: what happens while the device is offline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offline: Option<WhileOffline>,
+    /// For a job of a device: how long after a timeout the device stays locked for a late answer; 5 s when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Span>,
     /// An expression: it is passed over unless this is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -97,6 +116,16 @@ pub enum LockDocument {
     Expression(LockExpression),
 }
 
+/// What happens to a job while its device is offline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhileOffline {
+    /// It waits, at most for the step's `start_within` (the default).
+    Wait,
+    /// It fails.
+    Fail,
+}
+
 /// A lock whose name is made of parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -112,15 +141,32 @@ pub enum ActionDocument {
     /// `MODULE.COMMAND` with the defaults.
     Short(String),
     /// With settings of its own.
-    Full(ActionSettings),
+    Full(Box<ActionSettings>),
 }
 
 /// An action with settings of its own.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionSettings {
-    /// `MODULE.COMMAND`.
-    pub run: String,
+    /// `MODULE.COMMAND`. The rollback of a step with `device` may have `topic` instead: a job of the same device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// For a job of a device: the topic to publish to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<LockDocument>,
+    /// For a job of a device: its arguments, or `{expression: TEXT}` that computes them; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub args: Option<serde_json::Map<String, serde_json::Value>>,
+    /// For a job of a device: the topic of the answer; any topic that ends in `done` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<String>,
+    /// For a job of a device: what happens while the device is offline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offline: Option<WhileOffline>,
+    /// For a job of a device: how long after a timeout the device stays locked for a late answer; 5 s when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle: Option<Span>,
     /// How long an attempt may wait for a worker that takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_within: Option<Span>,

@@ -18,8 +18,12 @@ pub(crate) fn make(folder: &Path) {
     make("/CN=authority", "authority", &["-addext", "basicConstraints=critical,CA:TRUE"]);
     let signed = ["-CA", "authority.pem", "-CAkey", "authority.key"];
     make("/CN=localhost", "server", &[&signed[..], &["-addext", "subjectAltName=DNS:localhost"]].concat());
-    // The server has another user.
-    for file in [folder.to_owned(), folder.join("server.key")] {
-        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    readable(folder, &folder.join("server.key"));
+}
+
+/// Lets everybody read a file in a folder: the server has another user.
+pub(crate) fn readable(folder: &Path, file: &Path) {
+    for path in [folder, file] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 }

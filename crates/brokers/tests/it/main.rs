@@ -1,9 +1,11 @@
 //! Brokers on the servers they are for.
 
-#[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "rabbitmq", feature = "redis"))]
 mod certificate;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 #[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod names;
 #[cfg(feature = "rabbitmq")]

@@ -4,8 +4,10 @@
 //! millions: these are returned page by page. [`Client::wait`], [`Client::follow_events`] and
 //! [`Client::follow_logs`] continue through restarts of the server.
 
+mod access;
 mod alarms;
 mod bulk;
+mod devices;
 mod events;
 mod exchange;
 mod flows;
@@ -16,9 +18,11 @@ mod logs;
 mod pages;
 mod queues;
 mod request;
+mod rollouts;
 mod sse;
 mod submit;
 mod tasks;
+mod triggers;
 mod wait;
 
 use std::time::Duration;

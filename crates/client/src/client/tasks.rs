@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use windlass_api::{
-    List, Member, RerunTask, ResolveStep, SendSignal, StepStatus, Task, TaskCounts, TaskStatus, Why,
+    List, Member, PauseTask, RerunTask, ResolveStep, SendSignal, StepStatus, Task, TaskCounts, TaskStatus,
+    Why,
 };
 
 use super::Client;
@@ -142,10 +143,19 @@ impl Client {
         self.verb(&["v1", "tasks", id, "pause"]).await
     }
 
+    /// Pauses the task and has workers stop the attempts that they have. These are made again after the resume, and
+    /// count neither as failures nor as lost workers.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if no task has this id (404), or it has ended (409).
+    pub async fn pause_and_stop(&self, id: &str) -> Result<Task, Error> {
+        self.post(&["v1", "tasks", id, "pause"], &PauseTask { stop: true }).await
+    }
+
     /// Resumes a paused task.
     ///
     /// # Errors
-    /// [`Error::Refused`] if no task has this id (404), or it is not paused (409).
+    /// [`Error::Refused`] if no task has this id (404), or it has ended or workers are still stopping attempts (409).
     pub async fn resume(&self, id: &str) -> Result<Task, Error> {
         self.verb(&["v1", "tasks", id, "resume"]).await
     }

@@ -1,7 +1,13 @@
 //! The owner of a leadership.
 
-use std::{fmt, future::Future, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    future::{Future, pending},
+    sync::Arc,
+    time::Instant,
+};
 
+use futures_util::FutureExt as _;
 use tokio::{sync::watch, task::JoinHandle};
 use tracing::{debug, info, warn};
 use windlass_coordinators::{Campaign, Coordinator, CoordinatorError, Leadership};
@@ -71,12 +77,32 @@ impl Leader {
         coordinator: &dyn Coordinator,
         campaign: &Campaign,
     ) -> Result<Self, CoordinatorError> {
+        loop {
+            if let Some(leader) = Self::campaign_until(coordinator, campaign, pending()).await? {
+                return Ok(leader);
+            }
+        }
+    }
+
+    /// The same until `withdrawn` is ready. Then this candidate leaves the campaign, so that nobody waits for it, and
+    /// `None` is returned. A candidate whose future is dropped leaves by its lease.
+    ///
+    /// # Errors
+    /// As [`campaign`](Self::campaign).
+    pub async fn campaign_until(
+        coordinator: &dyn Coordinator,
+        campaign: &Campaign,
+        withdrawn: impl Future<Output = ()> + Send,
+    ) -> Result<Option<Self>, CoordinatorError> {
         coordinator.check(campaign)?;
+        let withdrawn = withdrawn.shared();
         let mut pacing = Pacing::default();
         let mut is_first = true;
         loop {
-            let error = match coordinator.campaign(campaign).await {
-                Ok(leadership) => return Ok(Self::elected(leadership.into(), campaign)),
+            let error = match coordinator.campaign_until(campaign, Box::pin(withdrawn.clone())).await {
+                Ok(leadership) => {
+                    return Ok(leadership.map(|leadership| Self::elected(leadership.into(), campaign)));
+                }
                 Err(error) if !error.is_passing() => return Err(error),
                 Err(error) => error,
             };
@@ -86,7 +112,10 @@ impl Leader {
             } else {
                 debug!(coordinator = coordinator.name(), name = campaign.name, %error, "cannot campaign; retrying");
             }
-            tokio::time::sleep(pacing.failed()).await;
+            tokio::select! {
+                () = tokio::time::sleep(pacing.failed()) => {}
+                () = withdrawn.clone() => return Ok(None),
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use futures_util::{FutureExt, future::FusedFuture};
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 use windlass_coordinators::{Campaign, Coordinator, CoordinatorError};
 
@@ -44,13 +45,22 @@ impl Exclusive {
         let (mut shutdown, mut stop) = (shutdown.fuse(), stop.fuse());
         loop {
             info!(name = self.campaign.name, coordinator = self.coordinator.name(), "standing by");
-            let leader = tokio::select! {
-                leader = Leader::campaign(&*self.coordinator, &self.campaign) => {
-                    leader.map_err(|error| self.refused(error))?
+            let (withdraw, withdrawn) = oneshot::channel::<()>();
+            let campaign = Leader::campaign_until(&*self.coordinator, &self.campaign, withdrawn.map(drop));
+            tokio::pin!(campaign);
+            let elected = tokio::select! {
+                elected = &mut campaign => elected,
+                () = &mut shutdown => {
+                    drop(withdraw);
+                    campaign.await
                 }
-                () = &mut shutdown => return Ok(()),
                 () = &mut stop => return Ok(()),
             };
+            let Some(leader) = elected.map_err(|error| self.refused(error))? else { return Ok(()) };
+            if shutdown.is_terminated() {
+                resign(leader).await;
+                return Ok(());
+            }
             let term = leader.term().clone();
             let ended = worker.session(Some(term), Pin::new(&mut shutdown), Pin::new(&mut stop)).await;
             // A worker that was stopped at once may still have processes that are about to end.

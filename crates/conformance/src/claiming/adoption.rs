@@ -22,7 +22,7 @@ topic![
     what_is_parked_or_delayed_is_gone,
 ];
 
-async fn adopt(world: &mut World, session: SessionId, attempts: &[AttemptId]) -> Vec<Adoption> {
+pub(crate) async fn adopt(world: &mut World, session: SessionId, attempts: &[AttemptId]) -> Vec<Adoption> {
     let now = world.now;
     world.store().adopt(session, attempts, now).await.expect("an adoption succeeds")
 }

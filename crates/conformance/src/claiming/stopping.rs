@@ -12,6 +12,7 @@ topic![
     what_is_to_stop_is_given_up_when_it_is_given_back,
     what_is_overdue_is_given_up_when_it_is_given_back,
     what_is_to_stop_is_waited_for_after_a_reopening,
+    what_an_operator_stops_is_told_by_its_session_and_made_again_after_the_resume,
 ];
 
 /// Cancels a task while a session has claimed its first step.
@@ -114,4 +115,29 @@ async fn what_is_to_stop_is_waited_for_after_a_reopening(mut world: World) {
     assert!(world.claim(session, 9).await.is_empty());
     let task = world.succeed(&named, None).await;
     assert_eq!(task.state.steps[0].undo.state, ActState::Ready);
+}
+
+async fn what_an_operator_stops_is_told_by_its_session_and_made_again_after_the_resume(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let first = world.claim_one(session).await;
+    world.apply(id, Command::Pause { by: None }).await;
+    assert_eq!(to_stop(&mut world, &[1]).await, [], "a pause lets it end");
+    world.apply(id, Command::Stop { by: None }).await;
+    assert_eq!(to_stop(&mut world, &[1]).await, std::slice::from_ref(&first));
+    assert_eq!(world.load(id).await.claims.len(), 1, "it stays with the session until it has ended");
+    assert_eq!(world.claim(session, 9).await, []);
+    world.fail(&first).await;
+    assert_eq!(to_stop(&mut world, &[1]).await, []);
+    assert_eq!(world.claim(session, 9).await, [], "the task is paused");
+    world.apply(id, Command::Resume { by: None }).await;
+    let second = world.claim_one(session).await;
+    assert_eq!(second.id.attempt, 2);
+    world.apply(id, Command::Stop { by: None }).await;
+    world.release(session, second.id).await;
+    assert_eq!(world.due().await, [give_up(&second)], "no worker would report its end");
+    settle(&mut world, &second).await;
+    let act = world.load(id).await.task.state.steps[0].forward.clone();
+    assert_eq!((act.state, act.attempt, act.failures, act.deaths), (ActState::Parked, 3, 0, 0));
 }

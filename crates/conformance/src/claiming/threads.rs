@@ -87,7 +87,7 @@ async fn changes_made_at_once_follow_one_another(mut world: World) {
                     block_on(store.load(&[id])).expect("loading succeeds").remove(0).expect("it is there");
                 let command = match loaded.task.state.pause {
                     windlass_core::Pause::None => Command::Pause { by: None },
-                    windlass_core::Pause::Held => Command::Resume { by: None },
+                    _ => Command::Resume { by: None },
                 };
                 let change = decide(&loaded, &command, now).expect("the rules allow it");
                 let count = change.events.len() as u64;

@@ -22,14 +22,20 @@ use walk::{KINDS, Walk};
 /// How often each kind of operation succeeded.
 pub type Counts = BTreeMap<&'static str, usize>;
 
-/// Walks `operations` random operations from `seed` over two empty stores.
+/// A walk in which a rare kind of operation has not succeeded goes on, up to this many times its length.
+const LONGER_MAX: usize = 4;
+
+/// Walks `operations` random operations from `seed` over two empty stores, or more until each kind has succeeded.
 ///
 /// # Panics
 /// When the stores differ, or when a kind of operation never succeeded: then the walk tested nothing of it.
 pub fn differ(seed: u64, operations: usize, one: Arc<dyn Store>, other: Arc<dyn Store>) -> Counts {
     let counts = block_on(async {
         let mut walk = Walk::begin(seed, one, other).await;
-        for number in 0..operations {
+        for number in 0..operations * LONGER_MAX {
+            if number >= operations && walk.has_all_kinds() {
+                break;
+            }
             walk.step(number).await;
         }
         walk.finish().await

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    Alarm, AlarmCommand, Backoff, Doer, Each, Flow, Message, Millis, OnFailure, OnPartial, Retry, TaskId,
+    Alarm, AlarmCommand, Backoff, Doer, Each, Expression, Flow, Message, Millis, OnFailure, OnPartial, Retry,
+    TaskId,
 };
 use windlass_store::{
-    AlarmChange, AttemptId, Change, LogLine, QueueChange, QueuePause, Retention, StoredFlow, Unannounced,
+    AlarmChange, AttemptId, Change, Limit, LimitChange, LogLine, QueueChange, QueuePause, Retention,
+    StoredFlow, Unannounced,
 };
 
 use crate::differential::walk::Walk;
@@ -31,6 +33,20 @@ impl Walk {
         let paused = self.random.once_in(4).then_some(QueuePause { at: self.now.wall, by: None });
         let module = if self.random.once_in(2) { "work" } else { "other" };
         self.commit("queue", vec![Change::Queue(QueueChange { name: name(module), paused })]).await;
+    }
+
+    /// Sets or removes a limit, of all attempts of a queue or of each concurrency key.
+    pub(super) async fn set_limit(&mut self) {
+        let (name, queue) = (name("a-limit"), name("work"));
+        let limit = self.random.once_in(3).then(|| Limit {
+            name: name.clone(),
+            queue,
+            command: None,
+            per_key: self.random.once_in(2),
+            running: u32::try_from(1 + self.random.below(4)).ok(),
+            starts: None,
+        });
+        self.commit("limit", vec![Change::Limit(LimitChange { name, limit })]).await;
     }
 
     pub(super) async fn log(&mut self) {
@@ -89,7 +105,12 @@ impl Walk {
         self.commit("announced", vec![Change::Announced(announced)]).await;
         let before = self.pair.load(&self.ended).await.into_iter().flatten().count();
         for keeps_unannounced in [true, false] {
-            let retention = Retention { tasks: Millis(60_000), logs: Millis(30_000), keeps_unannounced };
+            let retention = Retention {
+                tasks: Millis(60_000),
+                logs: Millis(30_000),
+                keeps_unannounced,
+                messages_until: None,
+            };
             self.pair.sweep(&retention, self.now).await;
             self.pair.unannounced().await;
         }
@@ -130,5 +151,9 @@ pub(super) fn flows() -> Vec<Flow> {
     fan.steps[0].run.retry = retry;
     let mut held_fan = Flow { on_failure: OnFailure::Hold, ..line("held-fan", 2) };
     held_fan.steps[1].each = Some(Each { list: "items".into(), parallel: 3 });
-    vec![plain, diamond, hold, hurried, bare, fan, held_fan]
+    let mut keyed = line("keyed", 2);
+    for step in &mut keyed.steps {
+        step.key = Some(Expression::compile("tenant").expect("an expression"));
+    }
+    vec![plain, diamond, hold, hurried, bare, fan, held_fan, keyed]
 }

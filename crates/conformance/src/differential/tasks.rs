@@ -18,7 +18,9 @@ impl Walk {
         for _ in 0..=self.random.below(3) {
             let Some(flow) = self.random.pick(&self.flows).cloned() else { return };
             let mut input = input(self.now.wall);
-            input.params = json(r#"{"size": 3, "items": ["a", "b", "c", "d"]}"#);
+            let tenant = ["a", "b", "c"][self.random.below(3) as usize];
+            input.params =
+                json(&format!(r#"{{"size": 3, "items": ["a", "b", "c", "d"], "tenant": "{tenant}"}}"#));
             input.priority = i8::try_from(self.random.below(5)).unwrap_or(0) - 2;
             input
                 .labels
@@ -92,9 +94,11 @@ impl Walk {
 
     pub(super) async fn settle_due(&mut self) {
         let due = self.pair.due(self.now, usize::MAX).await;
-        // The rarest kind goes first, so that it is not lost among the others.
+        // The rarest kinds go first, so that they are not lost among the others.
         let given_up = due.iter().find(|due| matches!(due, Due::GiveUp { .. }));
-        match given_up.or(self.random.pick(&due)).cloned() {
+        let timed_out =
+            due.iter().find(|due| matches!(due, Due::TimeOut(_))).filter(|_| self.random.once_in(2));
+        match given_up.or(timed_out).or(self.random.pick(&due)).cloned() {
             Some(Due::Wake { task, wakeup }) => self.do_task("wake", task, Command::Wake(wakeup)).await,
             Some(Due::TimeOut(claimed)) => {
                 self.do_task("time out", claimed.id.task, Command::TimeOut(attempt(&claimed))).await;

@@ -32,6 +32,7 @@ pub(super) const KINDS: &[&str] = &[
     "give up",
     "park",
     "queue",
+    "limit",
     "logs",
     "alarm",
     "message",
@@ -82,6 +83,11 @@ impl Walk {
         walk
     }
 
+    /// Whether each kind of operation has succeeded.
+    pub(super) fn has_all_kinds(&self) -> bool {
+        KINDS.iter().all(|kind| self.counts.contains_key(kind))
+    }
+
     pub(super) async fn finish(mut self) -> Counts {
         self.look_at_everything().await;
         self.counts
@@ -101,7 +107,8 @@ impl Walk {
             68..71 => self.adopt().await,
             71..75 => self.release().await,
             75..81 => self.hear_of().await,
-            81..84 => self.pause_queue().await,
+            81..83 => self.pause_queue().await,
+            83..84 => self.set_limit().await,
             84..86 => self.log().await,
             86..90 => self.deliver().await,
             90..91 => self.acknowledge().await,

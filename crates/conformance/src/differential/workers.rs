@@ -40,7 +40,9 @@ impl Walk {
         for _ in 0..=self.random.below(3) {
             let Some(claimed) = self.any_attempt() else { return };
             let session_fits = claimed.session == session || self.random.once_in(3);
-            let attempt = if self.random.once_in(8) { claimed.id.attempt + 1 } else { claimed.id.attempt };
+            // One that there is not. The next one may be there, and tokens are sealed: no worker names it before it was handed
+            // out.
+            let attempt = if self.random.once_in(8) { claimed.id.attempt + 100 } else { claimed.id.attempt };
             if session_fits
                 && attempts.iter().all(|id| (id.task, id.key) != (claimed.id.task, claimed.id.key))
             {

@@ -1,11 +1,12 @@
 //! Due timers: starts, retries, deadlines, and attempts that run too long.
 
-use windlass_core::{ActKey, Backoff, Command, Millis, Retry, Wakeup};
-use windlass_store::{Due, TIMEOUT_GRACE, WorkerState};
+use windlass_core::{ActKey, Backoff, Command, Expression, Millis, Retry, Wakeup};
+use windlass_store::{Adoption, Due, TIMEOUT_GRACE, WorkerState};
 
 use crate::{
     World,
-    history::line,
+    claiming::adoption::adopt,
+    history::{json, line},
     topic,
     world::{FIRST, LEASE, attempt, failed, tasks_of},
 };
@@ -19,6 +20,7 @@ topic![
     a_deadline_ends_the_first_attempt_from_its_claim_and_those_after_it_also_in_the_queue,
     an_attempt_times_out_when_it_runs_too_long,
     a_worker_that_keeps_a_poll_open_is_given_time_to_end_it,
+    a_timeout_counts_from_when_the_attempt_became_ready_if_the_claiming_clock_is_behind,
     what_has_ended_does_not_time_out,
     the_store_knows_when_to_be_asked_again,
 ];
@@ -169,6 +171,33 @@ async fn an_attempt_times_out_when_it_runs_too_long(mut world: World) {
     world.apply(id, Command::TimeOut(attempt(&claimed))).await;
     assert_eq!(world.due().await, []);
     assert_eq!(world.load(id).await.claims, []);
+}
+
+/// Two servers on one store: the clock of the one that makes the attempt ready is ahead of the other's by 1 s.
+async fn a_timeout_counts_from_when_the_attempt_became_ready_if_the_claiming_clock_is_behind(
+    mut world: World,
+) {
+    let mut keyed = line("keyed", 1);
+    keyed.steps[0].key = Some(Expression::compile("tenant").expect("an expression"));
+    let session = world.session(1).await;
+    for (flow, is_adopted) in [(line("flow", 1), false), (keyed, false), (line("adopted", 1), true)] {
+        let flow = world.add_flow(flow).await;
+        world.renew(session).await;
+        let behind = world.now;
+        world.pass(Millis(1_000));
+        world.submit_with(&flow, |input| input.params = json(r#"{"tenant":"a"}"#)).await;
+        world.now = behind;
+        let claimed = world.claim_one(session).await;
+        if is_adopted {
+            world.release(session, claimed.id).await;
+            assert_eq!(adopt(&mut world, session, &[claimed.id]).await, [Adoption::Held]);
+        }
+        world.pass(Millis(60_999));
+        assert_eq!(world.due().await, [], "60 s after it became ready are not over");
+        world.pass(Millis(1));
+        assert_eq!(world.due().await, [Due::TimeOut(claimed.clone())]);
+        world.succeed(&claimed, None).await;
+    }
 }
 
 async fn a_worker_that_keeps_a_poll_open_is_given_time_to_end_it(mut world: World) {

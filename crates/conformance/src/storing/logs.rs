@@ -88,8 +88,12 @@ async fn numbers_of_lines_never_come_again(mut world: World) {
     write(&mut world, other, ActKey::forward(0), 1, &["x"]).await;
     let seen = numbered(&mut world, id, 0, 100).await.last().map_or(0, |(number, _)| *number);
     world.pass(Millis::from_secs(60));
-    let retention =
-        Retention { tasks: Millis::from_secs(3600), logs: Millis::from_secs(30), keeps_unannounced: false };
+    let retention = Retention {
+        tasks: Millis::from_secs(3600),
+        logs: Millis::from_secs(30),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     let now = world.now;
     while world.store().sweep(&retention, None, now, 100).await.expect("sweeping succeeds") > 0 {}
     assert_eq!(read(&mut world, id).await, []);

@@ -257,8 +257,12 @@ async fn members_go_with_their_task(mut world: World) {
     let (old, id) = (submit(&mut world, &flow).await, submit(&mut world, &flow).await);
     world.apply(old, Command::Cancel { by: None }).await;
     let kept = world.load(id).await.task;
-    let retention =
-        Retention { tasks: Millis::from_secs(60), logs: Millis::from_secs(60), keeps_unannounced: false };
+    let retention = Retention {
+        tasks: Millis::from_secs(60),
+        logs: Millis::from_secs(60),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     world.pass(Millis::from_secs(60));
     for _ in 0..100 {
         let now = world.now;

@@ -12,6 +12,7 @@ pub(crate) mod messages;
 pub(crate) mod outbox;
 pub(crate) mod outcomes;
 pub(crate) mod parking;
+pub(crate) mod records;
 pub(crate) mod submit_keys;
 pub(crate) mod sweeping;
 pub(crate) mod tasks;
@@ -34,6 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
         outbox::cases(),
         outcomes::cases(),
         parking::cases(),
+        records::cases(),
         submit_keys::cases(),
         sweeping::cases(),
         tasks::cases(),

@@ -24,6 +24,7 @@ topic!(
     names_are_independent,
     an_address_that_is_down_is_skipped,
     an_abandoned_campaign_ends,
+    a_withdrawn_campaign_leaves_nothing_behind,
     what_is_invalid_is_refused,
 );
 
@@ -154,6 +155,24 @@ async fn an_abandoned_campaign_ends(stage: &Stage<'_>, _: &dyn Subject) {
     let resigned = Instant::now();
     let third = stage.elect("third").await;
     stage.took("the candidate behind an abandoned one leads", resigned);
+    assert!(third.fence() > first.fence());
+    third.resign().await.expect("it resigns");
+}
+
+/// A candidate that is withdrawn stands in nobody's way at all.
+async fn a_withdrawn_campaign_leaves_nothing_behind(stage: &Stage<'_>, _: &dyn Subject) {
+    let first = stage.elect("first").await;
+    let campaign = stage.campaign("withdraws");
+    let withdrawn = async {
+        let waits = Box::pin(sleep(stage.lease / 4));
+        in_time("it withdraws", stage.coordinator.campaign_until(&campaign, waits)).await.expect("it waits")
+    };
+    let (won, withdrew) = stage.renewing(&*first, async { (withdrawn.await, Instant::now()) }).await;
+    assert!(won.is_none(), "the first one still leads");
+    first.resign().await.expect("it resigns");
+    let third = stage.elect("third").await;
+    // It had renewed its entry a sixth of the lease before at the earliest, and no entry lasts for less than two thirds.
+    assert!(withdrew.elapsed() < stage.lease / 2, "an entry of the withdrawn candidate was waited for");
     assert!(third.fence() > first.fence());
     third.resign().await.expect("it resigns");
 }

@@ -30,7 +30,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Campaign, Coordinator, CoordinatorError, Leader, Leadership, address::Address, candidate,
+    Campaign, Coordinator, CoordinatorError, Leader, Leadership, Withdrawal, address::Address, candidate,
     http::PATIENCE_MAX, stored,
 };
 use api::{Api, Entry};
@@ -42,7 +42,7 @@ pub use kv::{Kv, KvChange, KvCommitted, KvEntry, KvList};
 const PORT: u16 = 8500;
 
 /// A Consul cluster.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Consul {
     address: Address,
     api: Arc<Api>,
@@ -98,10 +98,14 @@ impl Coordinator for Consul {
         campaign.check()
     }
 
-    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
+    async fn campaign_until(
+        &self,
+        campaign: &Campaign,
+        withdrawn: Withdrawal<'_>,
+    ) -> Result<Option<Box<dyn Leadership>>, CoordinatorError> {
         self.check(campaign)?;
         let standing = Standing::new(Arc::clone(&self.api), self.address.key(&campaign.name), campaign);
-        candidate::until_elected(standing, campaign.lease).await
+        candidate::until_elected(standing, campaign.lease, withdrawn).await
     }
 
     async fn leader(&self, name: &str) -> Result<Option<Leader>, CoordinatorError> {

@@ -106,4 +106,11 @@ impl Candidate for Standing {
     fn forget(&mut self) {
         self.session = None;
     }
+
+    async fn withdraw(&mut self) -> Result<(), CoordinatorError> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        // A lock that it got meanwhile is released first: a session that ends with a key has a lock-delay.
+        self.api.unlock(&self.key, &self.stored, &session.id, self.patience()).await?;
+        self.api.destroy(&session.id, self.patience()).await
+    }
 }

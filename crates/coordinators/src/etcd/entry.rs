@@ -103,4 +103,9 @@ impl Candidate for Standing {
     fn forget(&mut self) {
         self.entry = None;
     }
+
+    async fn withdraw(&mut self) -> Result<(), CoordinatorError> {
+        let Some(entry) = self.entry.take() else { return Ok(()) };
+        self.api.revoke(entry.lease, self.patience()).await
+    }
 }

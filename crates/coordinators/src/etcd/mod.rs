@@ -22,7 +22,7 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Campaign, Coordinator, CoordinatorError, Leader, Leadership, address::Address, candidate,
+    Campaign, Coordinator, CoordinatorError, Leader, Leadership, Withdrawal, address::Address, candidate,
     http::PATIENCE_MAX, stored,
 };
 use api::Api;
@@ -64,10 +64,14 @@ impl Coordinator for Etcd {
         campaign.check()
     }
 
-    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
+    async fn campaign_until(
+        &self,
+        campaign: &Campaign,
+        withdrawn: Withdrawal<'_>,
+    ) -> Result<Option<Box<dyn Leadership>>, CoordinatorError> {
         self.check(campaign)?;
         let standing = Standing::new(Arc::clone(&self.api), self.folder(&campaign.name), campaign);
-        candidate::until_elected(standing, campaign.lease).await
+        candidate::until_elected(standing, campaign.lease, withdrawn).await
     }
 
     async fn leader(&self, name: &str) -> Result<Option<Leader>, CoordinatorError> {

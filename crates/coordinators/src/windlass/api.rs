@@ -5,7 +5,7 @@ use std::time::Duration;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{
     Method, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, HeaderValue},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(super) struct Api {
     has_others: bool,
     /// The path of the URL, with a slash before it; empty without one.
     prefix: String,
+    /// The headers of every call.
+    headers: HeaderMap,
 }
 
 /// A number for a campaign.
@@ -36,7 +38,17 @@ impl Api {
     pub(super) fn new(address: &Address) -> Result<Self, CoordinatorError> {
         let prefix = if address.prefix.is_empty() { String::new() } else { format!("/{}", address.prefix) };
         let has_others = address.hosts.len() > 1;
-        Ok(Self { http: Http::new(address.hosts.clone())?, has_others, prefix })
+        Ok(Self { http: Http::new(address.hosts.clone())?, has_others, prefix, headers: HeaderMap::new() })
+    }
+
+    /// Sends this access token with every call.
+    pub(super) fn with_token(mut self, token: &str) -> Result<Self, CoordinatorError> {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| {
+            CoordinatorError::Invalid("the access token has characters that no token has".to_owned())
+        })?;
+        value.set_sensitive(true);
+        self.headers.insert(AUTHORIZATION, value);
+        Ok(self)
     }
 
     fn path(&self, name: &str) -> String {
@@ -89,7 +101,7 @@ impl Api {
         name: &str,
         patience: Duration,
     ) -> Result<Option<Leader>, CoordinatorError> {
-        let (headers, body) = (HeaderMap::new(), String::new());
+        let (headers, body) = (self.headers.clone(), String::new());
         let request = Request { method: Method::GET, path: self.path(name), headers, body, patience };
         let answer = self.http.call(&request).await?;
         if answer.status == StatusCode::NOT_FOUND && problem(&answer, "type").ends_with("no-leader") {
@@ -105,7 +117,8 @@ impl Api {
         body: &impl serde::Serialize,
         patience: Duration,
     ) -> Result<Answer, CoordinatorError> {
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let mut headers = self.headers.clone();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = serde_json::to_string(body)
             .map_err(|error| CoordinatorError::Invalid(format!("a request cannot be written: {error}")))?;
         let request = Request { method: Method::POST, path: path.to_owned(), headers, body, patience };

@@ -20,8 +20,8 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Bound, Campaign, Coordinator, CoordinatorError, Leader, Leadership, address::Address, candidate,
-    http::PATIENCE_MAX,
+    Bound, Campaign, Coordinator, CoordinatorError, Leader, Leadership, Withdrawal, address::Address,
+    candidate, http::PATIENCE_MAX,
 };
 use api::Api;
 use leadership::WindlassLeadership;
@@ -60,6 +60,15 @@ impl Windlass {
         }
         Ok(Self { api: Arc::new(Api::new(&address)?), address })
     }
+
+    /// Sends this access token with every call. It needs the role operator to campaign.
+    ///
+    /// # Errors
+    /// When the token has characters that a header cannot have.
+    pub fn with_token(self, token: Option<&str>) -> Result<Self, CoordinatorError> {
+        let Some(token) = token else { return Ok(self) };
+        Ok(Self { api: Arc::new(Api::new(&self.address)?.with_token(token)?), ..self })
+    }
 }
 
 #[async_trait]
@@ -80,11 +89,15 @@ impl Coordinator for Windlass {
         Ok(())
     }
 
-    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
+    async fn campaign_until(
+        &self,
+        campaign: &Campaign,
+        withdrawn: Withdrawal<'_>,
+    ) -> Result<Option<Box<dyn Leadership>>, CoordinatorError> {
         self.check(campaign)?;
         let candidate =
             Candidate { api: Arc::clone(&self.api), campaign: campaign.clone(), number: api::number() };
-        candidate::until_elected(candidate, campaign.lease).await
+        candidate::until_elected(candidate, campaign.lease, withdrawn).await
     }
 
     async fn leader(&self, name: &str) -> Result<Option<Leader>, CoordinatorError> {
@@ -136,5 +149,10 @@ impl candidate::Candidate for Candidate {
 
     fn forget(&mut self) {
         self.number = api::number();
+    }
+
+    async fn withdraw(&mut self) -> Result<(), CoordinatorError> {
+        // A call that was abandoned may have elected it.
+        self.api.resign(&self.campaign.name, &self.number, self.api.patience(self.campaign.lease)).await
     }
 }

@@ -28,7 +28,9 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
-use crate::{Campaign, Coordinator, CoordinatorError, Leader, Leadership, address::Address, candidate};
+use crate::{
+    Campaign, Coordinator, CoordinatorError, Leader, Leadership, Withdrawal, address::Address, candidate,
+};
 use latch::Latch;
 use session::{Session, Target};
 use standing::Standing;
@@ -110,10 +112,14 @@ impl Coordinator for ZooKeeper {
         campaign.check()
     }
 
-    async fn campaign(&self, campaign: &Campaign) -> Result<Box<dyn Leadership>, CoordinatorError> {
+    async fn campaign_until(
+        &self,
+        campaign: &Campaign,
+        withdrawn: Withdrawal<'_>,
+    ) -> Result<Option<Box<dyn Leadership>>, CoordinatorError> {
         self.check(campaign)?;
         let standing = Standing::new(Arc::clone(&self.target), self.folder(&campaign.name), campaign);
-        candidate::until_elected(standing, campaign.lease).await
+        candidate::until_elected(standing, campaign.lease, withdrawn).await
     }
 
     async fn leader(&self, name: &str) -> Result<Option<Leader>, CoordinatorError> {

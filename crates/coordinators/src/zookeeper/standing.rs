@@ -111,4 +111,10 @@ impl Candidate for Standing {
     fn forget(&mut self) {
         self.entry = None;
     }
+
+    async fn withdraw(&mut self) -> Result<(), CoordinatorError> {
+        // The end of its session deletes its node, also one whose creation was not answered.
+        let Some(entry) = self.entry.take() else { return Ok(()) };
+        entry.session.close().await
+    }
 }

@@ -188,6 +188,16 @@ impl Expression {
         self.text_in(&Json::empty(), EXPRESSION_CONSTANT_STEPS_MAX, &EvaluationBudget::unlimited())
     }
 
+    /// Its value for `params` as JSON, using steps of `budget`.
+    ///
+    /// # Errors
+    /// When it cannot be evaluated, or its value is none that JSON has: as a message that quotes it.
+    pub fn json_within(&self, params: &Json, budget: &EvaluationBudget) -> Result<String, String> {
+        let value = self.evaluate(params, EXPRESSION_STEPS_MAX, budget)?;
+        serde_json::to_string(&value)
+            .map_err(|what| format!("{} evaluates to {what}, which JSON does not have", self.quoted()))
+    }
+
     /// As [`Self::text`], using at most `steps_max` steps of `budget`.
     ///
     /// # Errors
@@ -214,6 +224,22 @@ impl Expression {
              bytes, a whole number, true or false",
             self.quoted()
         ))
+    }
+
+    /// The JSON object that it evaluates to for `params`.
+    ///
+    /// # Errors
+    /// When it cannot be evaluated, or its value is not a map with texts as keys: as a message that quotes it.
+    pub fn object(&self, params: &Json) -> Result<Json, String> {
+        let value = self.evaluate(params, EXPRESSION_STEPS_MAX, &EvaluationBudget::unlimited())?;
+        let unsuitable = |what: &str| {
+            format!("{} evaluates to {what}: it must be a map, as in `{{'level': level}}`", self.quoted())
+        };
+        if !matches!(value, Value::Map(_)) {
+            return Err(unsuitable(value.described()));
+        }
+        let text = serde_json::to_string(&value).map_err(|error| unsuitable(&error.to_string()))?;
+        Json::parse(&text).map_err(|error| unsuitable(&error.to_string()))
     }
 
     /// Whether it iterates over lists or maps with `all`, `exists`, `exists_one`, `map` or `filter`.

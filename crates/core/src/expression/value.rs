@@ -3,8 +3,9 @@
 use std::{cell::Cell, collections::BTreeMap, fmt, rc::Rc};
 
 use serde::{
-    Deserializer,
+    Deserializer, Serialize, Serializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+    ser::{Error as SerError, SerializeMap as _},
 };
 
 /// A value.
@@ -101,6 +102,33 @@ impl Value {
             Self::Text(text) => Some(Key::Text(text.clone())),
             Self::Int(_) | Self::Uint(_) | Self::Double(_) => super::number::as_whole(self).map(Key::Number),
             _ => None,
+        }
+    }
+}
+
+impl Serialize for Value {
+    /// As JSON. Types and numbers that are not finite have no form in it; keys must be texts.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Int(number) => serializer.serialize_i64(*number),
+            Self::Uint(number) => serializer.serialize_u64(*number),
+            Self::Double(number) if number.is_finite() => serializer.serialize_f64(*number),
+            Self::Double(_) => Err(S::Error::custom("a number that is not finite")),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::List(values) => serializer.collect_seq(values.iter()),
+            Self::Map(map) => {
+                let mut entries = serializer.serialize_map(Some(map.len()))?;
+                for (key, value) in map.iter() {
+                    let Key::Text(key) = key else {
+                        return Err(SerError::custom("a map with a key that is not a text"));
+                    };
+                    entries.serialize_entry(&**key, value)?;
+                }
+                entries.end()
+            }
+            Self::Type(_) => Err(S::Error::custom("a type")),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Actions: who executes a step or its rollback, the limits on time, and the retries.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
-use super::SPAN_MAX;
-use crate::{Millis, Name};
+use super::{DeviceJob, SPAN_MAX};
+use crate::{DEVICE_COMMAND, DEVICE_MODULE, Millis, Name};
 
 /// The default timeout of one attempt.
 pub const TIMEOUT_DEFAULT: Millis = Millis::from_secs(5 * 60);
@@ -16,6 +18,16 @@ pub const RETRIES_MAX: u32 = 1_000_000;
 
 /// The module whose commands are flows; no worker may serve it.
 pub const FLOW_MODULE: &str = "flow";
+
+/// What the server does with the commands of a module that no worker may serve; `None` for all other modules.
+#[must_use]
+pub fn reserved_module(module: &str) -> Option<&'static str> {
+    match module {
+        FLOW_MODULE => Some("`run: flow.NAME` starts a child task"),
+        DEVICE_MODULE => Some("a step with `device` and `topic` gives a device a job"),
+        _ => None,
+    }
+}
 
 /// The action of a step, forward or rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +64,13 @@ pub enum Doer {
         /// Its name.
         name: Name,
     },
+    /// A device, to which the server publishes.
+    Device(Box<DeviceJob>),
 }
+
+/// The module and the command of the jobs of devices.
+static DEVICE: LazyLock<Option<(Name, Name)>> =
+    LazyLock::new(|| Some((Name::new(DEVICE_MODULE).ok()?, Name::new(DEVICE_COMMAND).ok()?)));
 
 /// The retries after failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,22 +115,40 @@ impl Action {
         }
     }
 
-    /// Module and command, if a worker executes it.
+    /// The queue in which its attempts wait: module and command, if a worker or a device executes it.
     #[must_use]
     pub fn worker(&self) -> Option<(&Name, &Name)> {
         match &self.doer {
             Doer::Worker { module, command } => Some((module, command)),
+            Doer::Device(_) => DEVICE.as_ref().map(|(module, command)| (module, command)),
             Doer::Flow { .. } | Doer::Signal { .. } => None,
         }
     }
 
+    /// The job, if a device executes it.
+    #[must_use]
+    pub fn device_job(&self) -> Option<&DeviceJob> {
+        match &self.doer {
+            Doer::Device(job) => Some(job),
+            _ => None,
+        }
+    }
+
+    /// How long an attempt may run. A device gets time for a late answer on top.
+    #[must_use]
+    pub fn attempt_timeout(&self) -> Millis {
+        let settle = self.device_job().map_or(Millis(0), |job| job.settle);
+        Millis(self.timeout.0.saturating_add(settle.0))
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
+        if let Doer::Device(job) = &self.doer {
+            job.check()?;
+        }
         if let Doer::Worker { module, .. } = &self.doer
-            && module.as_str() == FLOW_MODULE
+            && let Some(instead) = reserved_module(module.as_str())
         {
-            return Err(format!(
-                "the module `{FLOW_MODULE}` is reserved: `run: {FLOW_MODULE}.NAME` starts a child task"
-            ));
+            return Err(format!("the module `{module}` is reserved: {instead}"));
         }
         if self.timeout == Millis(0) {
             return Err(
@@ -151,6 +187,7 @@ impl std::fmt::Display for Doer {
             Self::Worker { module, command } => write!(f, "{module}.{command}"),
             Self::Flow { name } => write!(f, "{FLOW_MODULE}.{name}"),
             Self::Signal { name } => write!(f, "signal {name}"),
+            Self::Device(_) => f.write_str("job of a device"),
         }
     }
 }

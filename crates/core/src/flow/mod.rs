@@ -9,11 +9,13 @@ use crate::{DEATHS_LIMIT, DEATHS_MAX, Expression, Millis, Name, RESULTS};
 
 mod action;
 mod adhoc;
+mod device_job;
 mod step;
 mod unique;
 
 pub use action::*;
 pub use adhoc::*;
+pub use device_job::*;
 pub use step::*;
 pub use unique::*;
 

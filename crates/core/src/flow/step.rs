@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Doer};
+use super::{Action, DeviceJob, Doer};
 use crate::{Expression, LockName, Millis, Name};
 
 /// The maximum number of items of a fanned-out step.
@@ -120,7 +120,9 @@ impl StepDefinition {
 
     /// All its expressions.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        self.when.iter().chain(self.naming())
+        let actions = std::iter::once(&self.run).chain(&self.rollback);
+        let jobs = actions.filter_map(Action::device_job).flat_map(DeviceJob::expressions);
+        self.when.iter().chain(self.naming()).chain(jobs)
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -133,6 +135,16 @@ impl StepDefinition {
             if rollback.worker().is_none() {
                 return Err("its rollback must be a command of a module".to_owned());
             }
+        }
+        let rolls_back_on_device = self.rollback.as_ref().is_some_and(|action| action.device_job().is_some());
+        if rolls_back_on_device && self.run.device_job().is_none() {
+            return Err(
+                "its rollback is a job of a device, and the step has no device: write a command of a module"
+                    .to_owned(),
+            );
+        }
+        if self.run.device_job().is_some() && self.locks.is_empty() {
+            return Err("the step has no device: its first lock must be that of its device".to_owned());
         }
         if self.delay.is_some_and(|delay| delay > super::SPAN_MAX) {
             return Err("`delay` is longer than 366 days".to_owned());

@@ -1,7 +1,7 @@
 //! Starting attempts: for a worker once the locks are granted, as a child task, or as a wait for a signal.
 
 use crate::{
-    ActKey, ActState, Awaited, Doer, EventKind, Json, Pause,
+    ActKey, ActState, Awaited, Doer, EventKind, Json,
     planted::{Bug, is_planted},
     transition::draft::Draft,
 };
@@ -43,7 +43,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, key: ActKey) {
 /// Advances an attempt as far as possible: a pause parks it, and so does the wait for the exclusive queue of its task.
 /// It needs all its locks before it is ready.
 pub(super) fn go(draft: &mut Draft<'_>, key: ActKey, attempt: u32) {
-    let is_paused = draft.task.state.pause == Pause::Held && !is_planted(Bug::BegunInPause);
+    let is_paused = draft.task.state.pause.is_paused() && !is_planted(Bug::BegunInPause);
     if is_paused || !exclusive::admit(draft) {
         draft.emit(EventKind::ActParked { key, attempt });
     } else if locks::take(draft, key, attempt) {

@@ -1,6 +1,6 @@
 //! A failed attempt: another one is made, or the execution fails without a further retry.
 
-use super::{attempts, report, turn_back};
+use super::{attempts, report, stop, turn_back};
 use crate::{
     ActKey, Attempt, Cause, Direction, EventKind, Failure, Millis, Phase, Rejection, RetryBy,
     planted::{Bug, is_planted},
@@ -26,10 +26,15 @@ pub(super) fn time_out(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), R
     let key = attempt.key;
     let allowed = allowed(draft, attempt);
     report::start(draft, attempt);
-    if draft.is_afar(key) && !is_turned(draft, key) && !is_planted(Bug::LostAnswerIsFinal) {
-        return unanswered(draft, attempt, allowed);
-    }
     let timeout = draft.task.action(key).map_or(allowed, |action| action.timeout);
+    if draft.is_afar(key) && !is_turned(draft, key) && !is_planted(Bug::LostAnswerIsFinal) {
+        // The settle time of a device is not part of its timeout.
+        return unanswered(draft, attempt, allowed.min(timeout));
+    }
+    if allowed >= timeout && stop::is_stopped(draft, key) {
+        stop::end(draft, key);
+        return Ok(());
+    }
     let failure = if allowed < timeout {
         Failure::new(DEADLINE_PASSED, DEADLINE_CODE, false)
     } else {

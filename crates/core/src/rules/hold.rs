@@ -1,7 +1,7 @@
 //! A fault of the engine: the task is held in its current state, and an operator must look.
 
-use super::{exclusive, pause};
-use crate::{EventKind, Pause, Rejection, Stuck, StuckKind, transition::draft::Draft};
+use super::pause;
+use crate::{EventKind, Rejection, Stuck, StuckKind, transition::draft::Draft};
 
 /// Holds the task without changing anything else; `resume` continues it.
 pub(super) fn hold(draft: &mut Draft<'_>, message: &str) -> Result<(), Rejection> {
@@ -16,11 +16,7 @@ pub(super) fn hold(draft: &mut Draft<'_>, message: &str) -> Result<(), Rejection
         step: None,
         message: format!("held because of a fault of the engine: {message}").into(),
     };
-    if draft.task.state.pause == Pause::None {
-        draft.emit(EventKind::TaskPaused { by: None });
-        exclusive::raise(draft);
-        pause::park(draft);
-    }
+    pause::pause(draft, None)?;
     draft.emit(EventKind::TaskStuck(stuck.clone()));
     draft.emit(EventKind::AlarmRaised { stuck });
     Ok(())

@@ -1,6 +1,6 @@
 //! The worker that had an attempt is gone, or could not renew.
 
-use super::{attempts, fail, report};
+use super::{attempts, fail, report, stop};
 use crate::{
     Attempt, EventKind, Failure, Rejection,
     planted::{Bug, is_planted},
@@ -12,6 +12,10 @@ pub(super) fn reclaim(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Re
     report::check_current(draft, attempt)?;
     report::start(draft, attempt);
     let key = attempt.key;
+    if stop::is_stopped(draft, key) {
+        stop::end(draft, key);
+        return Ok(());
+    }
     draft.emit(EventKind::ActReclaimed { key, attempt: attempt.number });
     if fail::is_last_chance(draft, key) {
         let message = "its worker could not renew its lease because of a fault of a server";
@@ -27,6 +31,10 @@ pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejec
     report::check_current(draft, attempt)?;
     report::start(draft, attempt);
     let key = attempt.key;
+    if stop::is_stopped(draft, key) {
+        stop::end(draft, key);
+        return Ok(());
+    }
     draft.emit(EventKind::ActLost { key, attempt: attempt.number });
     let deaths = draft.task.act(key).map_or(0, |act| act.deaths);
     if fail::is_last_chance(draft, key) {

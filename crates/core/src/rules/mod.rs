@@ -15,7 +15,10 @@ mod proceed;
 mod report;
 mod resolve;
 mod resume;
+mod roll_back;
 mod signal;
+mod stop;
+mod suspend;
 mod turn_back;
 mod wake;
 
@@ -42,6 +45,9 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         Command::Wake(wakeup) => wake::wake(draft, *wakeup)?,
         Command::Cancel { by } => cancel::cancel(draft, by.as_ref())?,
         Command::Pause { by } => pause::pause(draft, by.as_ref())?,
+        Command::Stop { by } => stop::stop(draft, by.as_ref())?,
+        Command::Suspend { by } => suspend::suspend(draft, by.as_ref())?,
+        Command::Continue { by } => suspend::continue_task(draft, by.as_ref())?,
         Command::Resume { by } => resume::resume(draft, by.as_ref())?,
         Command::Signal { name, params, keep, by } => {
             signal::signal(draft, name, params.as_ref(), *keep, by.as_ref())?;
@@ -59,6 +65,7 @@ pub(crate) fn run(draft: &mut Draft<'_>, command: &Command) -> Result<(), Reject
         Command::ChildEnded { key, child, end } => child::ended(draft, *key, *child, end)?,
         Command::CancelForParent => child::cancel(draft)?,
         Command::UndoForParent => child::undo(draft)?,
+        Command::RollBack { rollout } => roll_back::roll_back(draft, rollout)?,
         Command::Hold { message } => hold::hold(draft, message)?,
     }
     // A command that found nothing to do changes nothing.

@@ -1,6 +1,6 @@
 //! An operator pauses a task between attempts.
 
-use super::{exclusive, report};
+use super::{exclusive, report, suspend};
 use crate::{
     ActKey, ActState, Actor, Attempt, EventKind, Free, Pause, Rejection, transition::draft::Draft, when_free,
 };
@@ -10,8 +10,10 @@ pub(super) fn pause(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Rej
     if draft.task.is_ended() {
         return Err(Rejection::Ended);
     }
-    if draft.task.state.pause == Pause::Held {
-        return Ok(());
+    match draft.task.state.pause {
+        Pause::None => {}
+        Pause::Suspended => return suspend::take_over(draft, by),
+        Pause::Held | Pause::Stopping => return Ok(()),
     }
     draft.emit(EventKind::TaskPaused { by: by.cloned() });
     exclusive::raise(draft);

@@ -141,6 +141,7 @@ fn backward(draft: &mut Draft<'_>) {
             // A completed child task was rolled back entirely; an unfinished one was cancelled with its parent.
             Some(Cause::Parent) if are_all_done(&draft.task) => Ending::RolledBack,
             Some(Cause::Parent) => Ending::Cancelled,
+            Some(Cause::Rollout { .. }) => Ending::RolledBack,
             _ if undid => Ending::RolledBack,
             _ => Ending::Failed,
         };

@@ -1,6 +1,6 @@
 //! A worker reports the outcome of an attempt.
 
-use super::fail;
+use super::{fail, stop};
 use crate::{
     ActState, Attempt, EventKind, Failure, Outcome, POSTPONE_DEFAULT, POSTPONEMENTS_MAX, Rejection, Report,
     SPAN_MAX, Timestamp,
@@ -18,6 +18,9 @@ pub(super) fn report(draft: &mut Draft<'_>, report: &Report) -> Result<(), Rejec
         Outcome::Succeeded(result) => {
             let result = result.clone().filter(|result| !result.is_empty());
             draft.emit(EventKind::ActSucceeded { key, attempt: attempt.number, result });
+        }
+        Outcome::Failed(_) | Outcome::RetryLater { .. } if stop::is_stopped(draft, key) => {
+            stop::end(draft, key)
         }
         Outcome::Failed(failure) => fail::fail(draft, key, failure.clone()),
         Outcome::RetryLater { delay, message } => {

@@ -1,6 +1,6 @@
 //! An operator resumes a paused task.
 
-use super::{attempts, exclusive};
+use super::{attempts, exclusive, stop};
 use crate::{Actor, EventKind, Pause, Rejection, StuckKind, transition::draft::Draft};
 
 /// Returns parked attempts to their queues, at their previous places. Also resumes a task that the engine held because
@@ -11,6 +11,9 @@ pub(super) fn resume(draft: &mut Draft<'_>, by: Option<&Actor>) -> Result<(), Re
     }
     if draft.task.state.pause == Pause::None {
         return Ok(());
+    }
+    if stop::is_under_way(draft) {
+        return Err(Rejection::Stopping);
     }
     exclusive::clear(draft, by);
     draft.emit(EventKind::TaskResumed { by: by.cloned() });

@@ -12,7 +12,11 @@ use crate::{
 pub(super) fn turn_back(draft: &mut Draft<'_>, cause: Cause) {
     let by = match &cause {
         Cause::Cancel { by } | Cause::GivenUp { by, .. } => by.clone(),
-        Cause::Failure { .. } | Cause::Deadline | Cause::Parent | Cause::ResultTooLarge { .. } => None,
+        Cause::Failure { .. }
+        | Cause::Deadline
+        | Cause::Parent
+        | Cause::ResultTooLarge { .. }
+        | Cause::Rollout { .. } => None,
     };
     clear_alarms(draft, by.as_ref());
     // These causes also end a pause.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ActExtras, Json, LockName, Timestamp};
+use crate::{ActExtras, Json, LockName, Task, Timestamp};
 
 /// The execution of a step, forward or rollback: its attempts and their results.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,6 +182,20 @@ impl ActKey {
     }
 }
 
+impl Task {
+    /// Whether this attempt of an execution is ready. A claim of it lasts as long as that is so.
+    #[must_use]
+    pub fn has_ready(&self, key: ActKey, attempt: u32) -> bool {
+        self.act(key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
+    }
+
+    /// Whether this attempt of an execution is not settled. It stays known that a worker had it as long as that is so.
+    #[must_use]
+    pub fn has_current(&self, key: ActKey, attempt: u32) -> bool {
+        self.act(key).is_some_and(|act| act.is_current() && act.attempt == attempt)
+    }
+}
+
 impl Act {
     /// Whether it is neither idle nor settled: an attempt is ready, claimed, parked or delayed, or it awaits something
     /// else. The executions of its items do not count.
@@ -191,6 +205,12 @@ impl Act {
             self.state,
             ActState::Ready | ActState::Parked | ActState::Delayed { .. } | ActState::Awaiting(_)
         )
+    }
+
+    /// Whether its attempt is not settled: a worker may have it, or get it after a resume.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        matches!(self.state, ActState::Ready | ActState::Parked)
     }
 
     /// Whether it was completed, skipped, or has failed without a further retry.

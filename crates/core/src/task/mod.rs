@@ -3,6 +3,7 @@
 pub(crate) mod act;
 pub(crate) mod act_extras;
 pub(crate) mod input;
+mod limits;
 pub(crate) mod members;
 pub(crate) mod order;
 mod queue;
@@ -13,6 +14,7 @@ pub(crate) mod trouble;
 pub use act::*;
 pub use act_extras::*;
 pub use input::*;
+pub use limits::*;
 pub use members::*;
 pub use queue::*;
 pub use state::*;

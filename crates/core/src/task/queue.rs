@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ActState, Awaited, LockName, LockOwner, Pause, Task,
+    ActState, Awaited, LockName, LockOwner, Task,
     planted::{Bug, is_planted},
 };
 
@@ -67,7 +67,7 @@ impl Task {
     /// Whether it is paused and has its exclusive queue: no other task of the queue can start.
     #[must_use]
     pub fn blocks_queue(&self) -> bool {
-        self.state.pause == Pause::Held && self.queue_fence().is_some()
+        self.state.pause.is_paused() && self.queue_fence().is_some()
     }
 
     /// Whether something of it is under way: an attempt that a worker has or may take, or a child task.

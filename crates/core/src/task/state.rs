@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     Act, ActKey, Actor, CHILD_RESULT_BYTES_MAX, Direction, Failure, Flow, Input, Members, Millis, Name,
-    QueuePlace, Role, TaskId, Timestamp,
+    PRIORITY_STEP_MS, QueuePlace, Role, TaskId, Timestamp,
 };
 
 /// One run of a flow.
@@ -96,13 +96,17 @@ pub enum Ending {
     Cancelled,
 }
 
-/// Whether an operator has paused the task. `pausing` is a pause with attempts still in flight.
+/// Whether the task is paused, and by whom. `pausing` is a pause with attempts still in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pause {
     /// Not paused.
     None,
     /// Paused: nothing new starts.
     Held,
+    /// Paused, and workers must stop the attempts that they have. It stays so until the resume.
+    Stopping,
+    /// The same, by the server, which may not run the task for a time. The server ends it; an operator's pause replaces it.
+    Suspended,
 }
 
 /// Why a task waits for an operator.
@@ -159,6 +163,11 @@ pub enum Cause {
     ResultTooLarge {
         /// The size in bytes.
         bytes: u64,
+    },
+    /// It had succeeded, and the rollout that started it was aborted.
+    Rollout {
+        /// The rollout.
+        rollout: Name,
     },
 }
 
@@ -236,7 +245,8 @@ impl Task {
     pub fn time_allowed(&self, key: ActKey) -> Option<Millis> {
         let action = self.action(key)?;
         let begins = action.deadline.filter(|_| self.act(key).is_none_or(|act| act.deadline_at.is_none()));
-        Some(begins.map_or(action.timeout, |deadline| deadline.min(action.timeout)))
+        let timeout = action.attempt_timeout();
+        Some(begins.map_or(timeout, |deadline| deadline.min(timeout)))
     }
 
     /// When the deadline of an execution's attempts ends, if it runs: `claimed_at` is the time of the current attempt's
@@ -334,7 +344,8 @@ impl Task {
             Cause::Failure { step } | Cause::GivenUp { step, .. } => {
                 self.state.steps.get(*step)?.forward.failure.as_ref()
             }
-            Cause::Cancel { .. } | Cause::Deadline | Cause::Parent | Cause::ResultTooLarge { .. } => None,
+            // No step of it failed.
+            _ => None,
         }
     }
 
@@ -353,6 +364,7 @@ impl Task {
             Cause::Cancel { by: Some(by) } => Some(format!("cancelled by {by}")),
             Cause::Cancel { by: None } => Some("cancelled".to_owned()),
             Cause::Deadline => Some("the task's deadline passed".to_owned()),
+            Cause::Rollout { rollout } => Some(format!("the rollout {rollout} was aborted")),
             Cause::Parent => Some("its parent task started rolling back".to_owned()),
             Cause::ResultTooLarge { bytes } => Some(format!(
                 "its results are {bytes} bytes together, and a step takes at most {CHILD_RESULT_BYTES_MAX}: return \
@@ -361,27 +373,6 @@ impl Task {
         }
     }
 }
-
-/// By how much earlier one more priority level counts.
-pub const PRIORITY_STEP_MS: i64 = 60_000;
-
-/// Priorities range from minus this to this.
-pub const PRIORITY_MAX: i8 = 10;
-
-/// The default number of lost attempts of one execution before it is held as poisoned.
-pub const DEATHS_MAX: u32 = 3;
-
-/// The maximum of deaths that a flow may allow: each of them may have killed a worker.
-pub const DEATHS_LIMIT: u32 = 1000;
-
-/// The maximum number of signals kept until their steps wait for them.
-pub const SIGNALS_MAX: usize = 100;
-
-/// The maximum number of postponements of an execution.
-pub const POSTPONEMENTS_MAX: u32 = 100;
-
-/// The default wait of a postponed attempt.
-pub const POSTPONE_DEFAULT: Millis = Millis::from_secs(10);
 
 /// The name of a step, for messages.
 #[must_use]

@@ -54,6 +54,20 @@ pub enum StepStatus {
     RollbackFailed,
 }
 
+impl Pause {
+    /// Whether the task is paused: nothing new starts.
+    #[must_use]
+    pub fn is_paused(self) -> bool {
+        self != Self::None
+    }
+
+    /// Whether workers must stop the attempts that they have.
+    #[must_use]
+    pub fn stops(self) -> bool {
+        matches!(self, Self::Stopping | Self::Suspended)
+    }
+}
+
 /// The status of a task; `held` are the claimed executions.
 #[must_use]
 pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
@@ -69,7 +83,7 @@ pub fn task_status(task: &Task, held: &BTreeSet<ActKey>) -> TaskStatus {
     if state.stuck.is_some() {
         return TaskStatus::Stuck;
     }
-    if state.pause == Pause::Held {
+    if state.pause.is_paused() {
         let in_flight = task
             .open_acts()
             .any(|(_, act)| matches!(act.state, ActState::Ready | ActState::Awaiting(Awaited::Child)));
@@ -145,9 +159,11 @@ pub fn act_status(act: &Act, held: bool) -> StepStatus {
     }
 }
 
-/// Whether the worker that has claimed this attempt must stop: its task started rolling back, or its deadline passed.
+/// Whether the worker that has claimed this attempt must stop: its task started rolling back or was stopped, or its
+/// deadline passed.
 #[must_use]
 pub fn is_to_stop(task: &Task, key: ActKey) -> bool {
     let turned = key.direction == Direction::Forward && task.state.phase == Phase::Backward;
-    task.act(key).is_some_and(|act| act.state == ActState::Ready && (turned || act.overdue))
+    let stopped = task.state.pause.stops();
+    task.act(key).is_some_and(|act| act.state == ActState::Ready && (turned || stopped || act.overdue))
 }

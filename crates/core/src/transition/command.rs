@@ -39,6 +39,23 @@ pub enum Command {
         /// The operator.
         by: Option<Actor>,
     },
+    /// An operator pauses it, and workers stop the attempts that they have. Each of these is made again after the
+    /// resume, without counting as a failure or a death.
+    Stop {
+        /// The operator.
+        by: Option<Actor>,
+    },
+    /// The server may not run it for a time: it is paused, and workers stop the attempts that they have, as by
+    /// [`Stop`](Self::Stop). A task that an operator has paused stays paused by the operator.
+    Suspend {
+        /// The part of the server.
+        by: Option<Actor>,
+    },
+    /// The server may run it again. Only ends a pause by [`Suspend`](Self::Suspend).
+    Continue {
+        /// The part of the server.
+        by: Option<Actor>,
+    },
     /// An operator resumes it.
     Resume {
         /// The operator.
@@ -108,6 +125,11 @@ pub enum Command {
     CancelForParent,
     /// The parent task rolls back the step that this task executed.
     UndoForParent,
+    /// A rollout was aborted: roll the task back, although it succeeded.
+    RollBack {
+        /// The rollout.
+        rollout: Name,
+    },
     /// The engine found that a transition would break an invariant: hold the task.
     Hold {
         /// The broken invariant.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Act, ActKey, ActState, Actor, AlarmCommand, AlarmId, Awaited, ChildCommand, ChildEnd, Direction, Event,
-    EventKind, LockCommand, LockName, LockOwner, Millis, Name, Parent, Pause, Phase, Task, TaskId, Timestamp,
+    EventKind, LockCommand, LockName, LockOwner, Millis, Name, Parent, Phase, Task, TaskId, Timestamp,
     Wakeup, child, is_to_stop,
     planted::{Bug, is_planted},
 };
@@ -189,7 +189,7 @@ fn ready(task: &Task, key: ActKey) -> Option<Ready> {
         }),
         rank: task.rank(ready_at),
         ready_at,
-        timeout: task.time_allowed(key).unwrap_or(action.timeout),
+        timeout: task.time_allowed(key).unwrap_or(action.attempt_timeout()),
         free: when_free(task, key),
     })
 }
@@ -199,7 +199,7 @@ fn ready(task: &Task, key: ActKey) -> Option<Ready> {
 pub fn when_free(task: &Task, key: ActKey) -> Free {
     if is_to_stop(task, key) {
         Free::GiveUp
-    } else if task.state.pause == Pause::Held && !is_planted(Bug::PauseIgnored) || task.lacks_queue() {
+    } else if task.state.pause.is_paused() && !is_planted(Bug::PauseIgnored) || task.lacks_queue() {
         Free::Park
     } else {
         Free::HandOut

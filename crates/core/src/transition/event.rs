@@ -289,6 +289,24 @@ pub enum EventKind {
         /// The operator.
         by: Option<Actor>,
     },
+    /// The task is paused, and workers must stop the attempts that they have.
+    TaskStopping {
+        /// The operator.
+        by: Option<Actor>,
+    },
+    /// An attempt ended because it was to stop, or its worker was lost while it was. Neither a failure nor a death is
+    /// counted, and another attempt follows.
+    ActStopped {
+        /// The execution.
+        key: ActKey,
+        /// Number of the stopped attempt.
+        attempt: u32,
+    },
+    /// The server may not run the task for a time: it is paused, and workers must stop the attempts that they have.
+    TaskSuspended {
+        /// The part of the server.
+        by: Option<Actor>,
+    },
 }
 
 /// An operator's decision about a step.
@@ -312,6 +330,8 @@ impl EventKind {
             Self::TaskAccepted
             | Self::TaskStarted
             | Self::TaskPaused { .. }
+            | Self::TaskStopping { .. }
+            | Self::TaskSuspended { .. }
             | Self::TaskResumed { .. }
             | Self::TaskRollingBack { .. }
             | Self::TaskStuck(_)
@@ -346,6 +366,7 @@ impl EventKind {
             | Self::ActUnlocked { key, .. }
             | Self::ActUnanswered { key, .. }
             | Self::ActReclaimed { key, .. }
+            | Self::ActStopped { key, .. }
             | Self::SignalReceived { key, .. } => Some(*key),
         }
     }

@@ -16,6 +16,8 @@ pub fn evolve(task: &mut Task, event: &Event) {
         EventKind::TaskAccepted | EventKind::AlarmRaised { .. } | EventKind::AlarmCleared { .. } => {}
         EventKind::TaskStarted => task.state.phase = Phase::Forward,
         EventKind::TaskPaused { .. } => task.state.pause = Pause::Held,
+        EventKind::TaskStopping { .. } => task.state.pause = Pause::Stopping,
+        EventKind::TaskSuspended { .. } => task.state.pause = Pause::Suspended,
         EventKind::TaskResumed { .. } => task.state.pause = Pause::None,
         EventKind::TaskRollingBack { cause } => {
             // A completed child task that is rolled back becomes active again.
@@ -26,7 +28,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             }
             task.state.cause = Some(cause.clone());
             // Once the task has failed, the `on_error` step runs.
-            if !matches!(cause, Cause::Cancel { .. } | Cause::Parent) {
+            if !matches!(cause, Cause::Cancel { .. } | Cause::Parent | Cause::Rollout { .. }) {
                 for (index, definition) in task.flow.steps.iter().enumerate() {
                     if definition.role == Role::OnError {
                         task.state.step_mut(index).touched = true;
@@ -83,7 +85,7 @@ pub fn evolve(task: &mut Task, event: &Event) {
             act.deaths += if is_planted(Bug::DeathCountedTwice) { 2 } else { 1 };
         }),
         // The following event determines the state.
-        EventKind::ActReclaimed { .. } => {}
+        EventKind::ActReclaimed { .. } | EventKind::ActStopped { .. } => {}
         EventKind::ActWithdrawn { key, touched, .. } => {
             if key.direction == Direction::Forward {
                 set_touched(task, *key, *touched);

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Act, ActKey, ActState, Cause, Direction, Ending, Event, EventKind, OnPartial, Pause, Phase, Task,
-};
+use crate::{Act, ActKey, ActState, Cause, Direction, Ending, Event, EventKind, OnPartial, Phase, Task};
 
 const PARKED: &str = "only a task that is paused or waits for its exclusive queue parks attempts";
 
@@ -20,7 +18,7 @@ pub fn check(before: &Task, after: &Task, events: &[Event]) -> Result<(), String
     if events.is_empty() {
         return Ok(());
     }
-    if before.is_ended() && !is_undone_with_parent(before, events) {
+    if before.is_ended() && !is_rolled_back_with_others(before, events) {
         return broken("an ended task does not change");
     }
     check_acts(before, after, events).map_err(str::to_owned)?;
@@ -61,15 +59,18 @@ fn check_acts(before: &Task, after: &Task, events: &[Event]) -> Result<(), &'sta
 }
 
 fn may_park(task: &Task) -> bool {
-    task.state.pause == Pause::Held || task.waits_for_queue()
+    task.state.pause.is_paused() || task.waits_for_queue()
 }
 
-/// The only exception: a completed child task is rolled back with its parent.
-fn is_undone_with_parent(before: &Task, events: &[Event]) -> bool {
-    let turned = EventKind::TaskRollingBack { cause: Cause::Parent };
+/// The only exceptions: a completed child task is rolled back with its parent, another completed task with its rollout.
+fn is_rolled_back_with_others(before: &Task, events: &[Event]) -> bool {
+    let is_child = before.input.parent.is_some();
     before.state.phase == Phase::Ended(Ending::Succeeded)
-        && before.input.parent.is_some()
-        && events.first().is_some_and(|event| event.kind == turned)
+        && events.first().is_some_and(|event| match &event.kind {
+            EventKind::TaskRollingBack { cause: Cause::Parent } => is_child,
+            EventKind::TaskRollingBack { cause: Cause::Rollout { .. } } => !is_child,
+            _ => false,
+        })
 }
 
 /// Checks a changed execution.

@@ -62,12 +62,21 @@ pub enum Rejection {
          for the attempt, or cancel the task"
     )]
     UnderWay,
+    /// Workers still have attempts of the task that must stop.
+    #[error("workers are still stopping attempts of the task: resume it when its status is paused")]
+    Stopping,
     /// The expressions of a new task take too long in total.
     #[error(
         "the expressions of the flow take more than {EVALUATION_STEPS_PER_TRANSITION_MAX} steps together with these \
          parameters: submit shorter lists and strings, or let the flow evaluate fewer expressions at its start"
     )]
     TooMuchToEvaluate,
+    /// The task has not ended, so it cannot be rolled back as one that succeeded.
+    #[error("the task has not ended: cancel it")]
+    NotEnded,
+    /// No step of the task has a rollback.
+    #[error("no step of the task has a rollback")]
+    NothingToRollBack,
     /// The transition would break an invariant: a defect of the rules, never of the input.
     #[error("engine fault: {0}")]
     Fault(String),

@@ -275,6 +275,23 @@ fn has_half_character(text: &str) -> bool {
     false
 }
 
+/// A payload as a string in a record.
+pub(crate) mod as_text {
+    use std::borrow::Cow;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Json;
+
+    pub(crate) fn serialize<S: Serializer>(json: &Json, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(json.as_str())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        Ok(Json::from_stored(&Cow::<'de, str>::deserialize(deserializer)?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

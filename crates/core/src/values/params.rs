@@ -2,7 +2,8 @@
 
 use crate::{
     Act, ActKey, ActState, Cause, DATA_CODE, DEADLINE_CODE, Direction, EXPRESSION_MEMBER_STEPS_MAX,
-    EXPRESSION_STEPS_MAX, EvaluationBudget, Expression, Json, Role, RollbackParams, Task,
+    EXPRESSION_STEPS_MAX, EvaluationBudget, Expression, JobMessage, Json, LockRef, Name, RETRIES_MAX, Role,
+    RollbackParams, Task, device_of_lock,
     expression::steps_to_find,
     planted::{Bug, is_planted},
     task::members::Shares,
@@ -22,6 +23,9 @@ pub const ERRORS_MAX: usize = 100;
 
 /// The maximum size of a fanned-out step's array of results, in bytes.
 pub const JOINED_BYTES_MAX: usize = 4 << 20;
+
+/// The distance between the numbers of the first jobs of two executions: above the number of attempts.
+const JOBS_APART: u64 = 2 * RETRIES_MAX as u64;
 
 /// The parameters for computing concurrency keys and lock names, and the limit of evaluation steps.
 pub(crate) struct Naming {
@@ -105,6 +109,43 @@ impl Task {
             (None, None) => merged,
             _ => Json::merge([Some(&merged), amended.as_ref(), errors.as_ref()].into_iter().flatten()),
         }
+    }
+
+    /// What is published for an attempt of a device's job; `None` if no device executes it.
+    ///
+    /// # Errors
+    /// When an expression cannot be evaluated, or gives something unsuitable.
+    pub fn job_message(&self, key: ActKey) -> Option<Result<JobMessage, String>> {
+        let job = self.action(key)?.device_job()?;
+        let params = self.with_results_for(key.step, job.expressions(), self.params_for(key));
+        Some(job.message(&params))
+    }
+
+    /// The device of a job: the one that it has, or that its step would request now. `None` if it is not a job, or the device
+    /// cannot be computed yet.
+    #[must_use]
+    pub fn job_device(&self, key: ActKey) -> Option<Name> {
+        self.action(key)?.device_job()?;
+        let has =
+            self.act(key).and_then(|act| act.locks().iter().find_map(|lock| device_of_lock(&lock.name)));
+        has.or_else(|| match self.flow.steps.get(key.step)?.locks.first()? {
+            LockRef::Name(name) => device_of_lock(name),
+            LockRef::Expression(lock) => {
+                let params = self.with_results_for(key.step, std::iter::once(lock), self.params_for(key));
+                device_of_lock(&Name::new(&lock.text(&params).ok()?).ok()?)
+            }
+        })
+    }
+
+    /// The number that a device gets as the `attempt` of its job. No other job of the task has it: a device may do several
+    /// steps of a task, and its answer to one must not count for the next. The jobs of the first step are 1, 2, 3….
+    #[must_use]
+    pub fn job_number(&self, key: ActKey, attempt: u32) -> u64 {
+        let is_rollback = usize::from(key.direction == Direction::Rollback);
+        let place = (2 * key.step + is_rollback) as u64;
+        let place = place + u64::from(key.member) * 2 * self.flow.steps.len() as u64;
+        let place = if is_planted(Bug::JobsAlike) { 0 } else { place };
+        place * JOBS_APART + u64::from(attempt)
     }
 
     /// Whether the condition of a step is true.

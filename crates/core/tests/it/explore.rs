@@ -10,7 +10,7 @@ use std::{
 };
 
 use windlass_core::{
-    Act, ActState, Cause, DEATHS_MAX, Ending, LockOwner, Message, Pause, Phase, QueueState, Timestamp,
+    Act, ActState, Cause, DEATHS_MAX, Ending, LockOwner, Message, Phase, QueueState, Timestamp,
 };
 
 use crate::{
@@ -167,7 +167,7 @@ fn canonical(world: &World) -> Canonical {
             Phase::Ended(Ending::Failed) => 5,
             Phase::Ended(Ending::Cancelled) => 6,
         },
-        u8::from(state.pause == Pause::Held),
+        state.pause as u8,
         state.stuck.as_ref().map_or(0, |stuck| 1 + stuck.kind as u8),
         state.stuck.as_ref().and_then(|stuck| stuck.step).map_or(0, |step| 1 + small(step)),
         u8::from(matches!(state.cause, Some(Cause::Cancel { .. }))),

@@ -127,7 +127,14 @@ fn choose(world: &World, choice: u16) -> Option<Move> {
         moves.retain(|next| {
             !matches!(
                 next,
-                Move::Cancel | Move::Pause | Move::Skip(_) | Move::Done(_) | Move::GiveUp(_) | Move::Hold
+                Move::Cancel
+                    | Move::Pause
+                    | Move::Stop
+                    | Move::Suspend
+                    | Move::Skip(_)
+                    | Move::Done(_)
+                    | Move::GiveUp(_)
+                    | Move::Hold
             )
         });
     }

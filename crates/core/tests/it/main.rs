@@ -6,6 +6,7 @@ mod exclusive;
 mod explore;
 mod flow;
 mod invariants;
+mod jobs;
 mod laws;
 mod locks;
 mod pairs;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use insta::assert_snapshot;
 use windlass_core::{
-    ActKey, ActState, Attempt, Command, Failure, Outcome, Rejection, Report, Resolution, Wakeup, apply,
+    ActKey, ActState, Attempt, Command, Failure, Name, Outcome, Rejection, Report, Resolution, Wakeup, apply,
     task_status,
 };
 
@@ -91,12 +91,16 @@ fn commands(world: &World) -> Vec<(&'static str, Command)> {
         ("wake start", Command::Wake(Wakeup::Start)),
         ("cancel", Command::Cancel { by: anna() }),
         ("pause", Command::Pause { by: anna() }),
+        ("stop", Command::Stop { by: anna() }),
+        ("suspend", Command::Suspend { by: None }),
+        ("continue", Command::Continue { by: None }),
         ("resume", Command::Resume { by: anna() }),
         ("resolve retry", resolve(Resolution::Retry(None))),
         ("resolve skip", resolve(Resolution::Skip)),
         ("resolve done", resolve(Resolution::Done(None))),
         ("resolve rollback", resolve(Resolution::Rollback)),
         ("resolve z", Command::Resolve { step: 9, resolution: Resolution::Skip, by: anna() }),
+        ("roll back", Command::RollBack { rollout: Name::new("r").expect("a name") }),
         ("hold", Command::Hold { message: "x".into() }),
     ]
 }
@@ -123,33 +127,36 @@ fn every_command_in_every_kind_of_state() {
             writeln!(table, "  {answer}: {}", commands.join(" · ")).unwrap();
         }
     }
-    assert_snapshot!(table, @"
+    assert_snapshot!(table, @r"
     new (Pending)
       -> Pending: accept
       unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     scheduled (Scheduled)
       this attempt was reported before: accept
       unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     scheduled, paused (Paused)
       this attempt was reported before: accept
       unknown: ok a · fail a · later a · ok a, the last · ok a, the next · ok z · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> Cancelled: cancel
-      nothing changes: pause
+      nothing changes: pause · stop · suspend · continue
       -> Scheduled: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     ready (Pending a=ready)
       this attempt was reported before: accept
@@ -158,9 +165,10 @@ fn every_command_in_every_kind_of_state() {
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     running (Running a=ready)
       this attempt was reported before: accept
@@ -168,9 +176,10 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: fail a · timeout a · cancel
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
-      -> Pausing: pause
-      nothing changes: resume
+      -> Pausing: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     overdue (Running a=ready)
       this attempt was reported before: accept
@@ -179,18 +188,20 @@ fn every_command_in_every_kind_of_state() {
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
-      -> Pausing: pause
-      nothing changes: resume
+      -> Pausing: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
     delayed (Running a=delayed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       -> Running: resolve retry
       nothing to resolve: resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     retry due (Running a=delayed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
@@ -198,9 +209,10 @@ fn every_command_in_every_kind_of_state() {
       -> Running: wake a · resolve retry
       nothing is due: wake ~a · wake start
       -> RollingBack: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     deadline due (Running a=ready)
       this attempt was reported before: accept
@@ -209,54 +221,61 @@ fn every_command_in_every_kind_of_state() {
       another attempt has taken over: ok a, the last
       unknown: ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake ~a · wake start
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     succeeded (Running a=succeeded b=ready)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     skipped (Running a=skipped b=ready)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     held (Stuck a=failed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel · resolve rollback
-      -> Stuck: pause · hold
-      nothing changes: resume
+      -> Stuck: pause · stop · suspend · hold
+      nothing changes: continue · resume
       -> Running: resolve retry · resolve skip · resolve done
+      the task has not ended: cancel it: roll back
     poisoned (Stuck a=failed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       another attempt has taken over: ok a, the last
       unknown: ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel · resolve rollback
-      -> Stuck: pause · hold
-      nothing changes: resume
+      -> Stuck: pause · stop · suspend · hold
+      nothing changes: continue · resume
       -> Running: resolve retry · resolve skip · resolve done
+      the task has not ended: cancel it: roll back
     pausing (Pausing a=ready)
       this attempt was reported before: accept
       -> Paused: ok a · fail a · later a · lose a · timeout a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
-      nothing changes: pause
+      nothing changes: pause · continue
+      -> Pausing: stop · suspend
       -> Running: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     pausing, given back (Pausing a=ready)
       this attempt was reported before: accept
@@ -264,9 +283,11 @@ fn every_command_in_every_kind_of_state() {
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
-      nothing changes: pause
+      nothing changes: pause · continue
+      -> Pausing: stop · suspend
       -> Pending: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     paused (Paused a=parked)
       this attempt was reported before: accept
@@ -274,53 +295,58 @@ fn every_command_in_every_kind_of_state() {
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> Cancelled: cancel
-      nothing changes: pause
+      nothing changes: pause · stop · suspend · continue
       -> Pending: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     paused, delayed (Paused a=delayed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
-      nothing changes: pause
+      nothing changes: pause · stop · suspend · continue
       -> Running: resume
       -> Paused: resolve retry
       nothing to resolve: resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
       -> Stuck: hold
     held, paused (Stuck a=failed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
       -> RollingBack: cancel
-      nothing changes: pause
+      nothing changes: pause · stop · suspend · continue
       -> Stuck: resume · hold
       -> Paused: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
     engine fault (Stuck a=parked)
       this attempt was reported before: accept
       -> Stuck: ok a · fail a · later a · lose a · timeout a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
       -> Cancelled: cancel
-      nothing changes: pause · hold
+      nothing changes: pause · stop · suspend · continue · hold
       -> Pending: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
     engine fault, given back (Stuck a=ready)
       this attempt was reported before: accept
-      -> Stuck: ok a · fail a · later a · lose a · timeout a · park a
+      -> Stuck: ok a · fail a · later a · lose a · timeout a · park a · stop · suspend
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: taken a · wake a · wake ~a · wake start
       -> RollingBack: cancel
-      nothing changes: pause · hold
+      nothing changes: pause · continue · hold
       -> Pending: resume
       nothing to resolve: resolve retry · resolve skip · resolve done · resolve rollback
+      the task has not ended: cancel it: roll back
     draining (RollingBack a=ready)
       this attempt was reported before: accept
       -> RollingBack: ok a · fail a · later a · lose a · timeout a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
-      nothing changes: cancel · resume
-      -> Pausing: pause
+      nothing changes: cancel · continue · resume · roll back
+      -> Pausing: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
@@ -329,8 +355,8 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: ok a · fail a · later a · lose a · timeout a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
-      nothing changes: cancel · resume
-      -> Pausing: pause
+      nothing changes: cancel · continue · resume · roll back
+      -> Pausing: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
@@ -339,7 +365,8 @@ fn every_command_in_every_kind_of_state() {
       -> Paused: ok a · fail a · later a · lose a · timeout a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: park a · taken a · wake a · wake ~a · wake start
-      nothing changes: cancel · pause
+      nothing changes: cancel · pause · continue · roll back
+      -> Pausing: stop · suspend
       -> RollingBack: resume
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
@@ -351,8 +378,8 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
-      nothing changes: cancel · resume
-      -> Paused: pause
+      nothing changes: cancel · continue · resume · roll back
+      -> Paused: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo running (RollingBack a=failed ~a=ready)
@@ -362,8 +389,8 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
-      nothing changes: cancel · resume
-      -> Pausing: pause
+      nothing changes: cancel · continue · resume · roll back
+      -> Pausing: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo overdue (RollingBack a=failed ~a=ready)
@@ -372,16 +399,16 @@ fn every_command_in_every_kind_of_state() {
       nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · later ~a · lose ~a · timeout ~a · hold
-      nothing changes: cancel · resume
-      -> Pausing: pause
+      nothing changes: cancel · continue · resume · roll back
+      -> Pausing: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     undo delayed (RollingBack a=failed ~a=delayed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
-      nothing changes: cancel · resume
-      -> Paused: pause
+      nothing changes: cancel · continue · resume · roll back
+      -> Paused: pause · stop · suspend
       -> RollingBack: resolve retry
       nothing to resolve: resolve skip · resolve done
       rolling back already: resolve rollback
@@ -393,7 +420,8 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> Paused: later ~a · lose ~a · park ~a
-      nothing changes: cancel · pause
+      nothing changes: cancel · pause · continue · roll back
+      -> Pausing: stop · suspend
       -> RollingBack: resume
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
@@ -404,7 +432,7 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> Paused: later ~a · lose ~a
-      nothing changes: cancel · pause
+      nothing changes: cancel · pause · stop · suspend · continue · roll back
       -> RollingBack: resume
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
@@ -412,8 +440,8 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
-      nothing changes: cancel · resume
-      -> Stuck: pause · hold
+      nothing changes: cancel · continue · resume · roll back
+      -> Stuck: pause · stop · suspend · hold
       -> RollingBack: resolve retry
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
@@ -421,8 +449,8 @@ fn every_command_in_every_kind_of_state() {
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
-      nothing changes: cancel · resume
-      -> Stuck: pause · hold
+      nothing changes: cancel · continue · resume · roll back
+      -> Stuck: pause · stop · suspend · hold
       -> RollingBack: resolve retry
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
@@ -433,31 +461,32 @@ fn every_command_in_every_kind_of_state() {
       -> RolledBack: ok ~a
       -> Stuck: fail ~a · timeout ~a · hold
       -> RollingBack: later ~a · lose ~a
-      nothing changes: cancel · resume
-      -> Paused: pause
+      nothing changes: cancel · continue · resume · roll back
+      -> Paused: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
     succeeded for good (Succeeded a=succeeded b=succeeded)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
-      the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
+      the task has ended: cancel · pause · stop · suspend · continue · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
+      -> RollingBack: roll back
     rolled back (RolledBack a=failed ~a=succeeded)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
-      the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
+      the task has ended: cancel · pause · stop · suspend · continue · resume · resolve retry · resolve skip · resolve done · resolve rollback · roll back · hold
     failed (Failed a=failed ~a=skipped)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
-      the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
+      the task has ended: cancel · pause · stop · suspend · continue · resume · resolve retry · resolve skip · resolve done · resolve rollback · roll back · hold
     cancelled (Cancelled)
       this attempt was reported before: accept
       another attempt has taken over: ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a · resolve z
       nothing is due: wake a · wake ~a · wake start
-      the task has ended: cancel · pause · resume · resolve retry · resolve skip · resolve done · resolve rollback · hold
+      the task has ended: cancel · pause · stop · suspend · continue · resume · resolve retry · resolve skip · resolve done · resolve rollback · roll back · hold
     ");
 }
 
@@ -543,6 +572,9 @@ fn commands_of_parts(world: &World) -> Vec<(&'static str, Command)> {
         ("signal now", signal(false)),
         ("cancel", Command::Cancel { by: anna() }),
         ("pause", Command::Pause { by: anna() }),
+        ("stop", Command::Stop { by: anna() }),
+        ("suspend", Command::Suspend { by: None }),
+        ("continue", Command::Continue { by: None }),
         ("resume", Command::Resume { by: anna() }),
         ("resolve retry", resolve(Resolution::Retry(None))),
         ("resolve retry, another list", resolve(Resolution::Retry(Some(list)))),
@@ -570,8 +602,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake a · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     awaits a signal (Pending)
@@ -580,8 +612,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake a · wake deadline
       -> Running: signal · signal now
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     awaits a signal, paused (Paused)
@@ -590,7 +622,7 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake a · wake deadline
       -> Paused: signal · signal now
       -> Cancelled: cancel
-      nothing changes: pause
+      nothing changes: pause · stop · suspend · continue
       -> Pending: resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
@@ -601,8 +633,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake deadline
       -> Running: signal · signal now
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     a signal is kept (Pending)
@@ -612,8 +644,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       -> Pending: signal
       no step waits for the signal "go" now: send it later, or have it kept: signal now
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     task too late (Pending)
@@ -623,8 +655,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       -> Failed: wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     not taken in time (Pending)
@@ -634,8 +666,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     taken in time (Running)
@@ -644,8 +676,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> RollingBack: cancel
-      -> Pausing: pause
-      nothing changes: resume
+      -> Pausing: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     members ready (Pending)
@@ -656,8 +688,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> Cancelled: cancel
-      -> Paused: pause
-      nothing changes: resume
+      -> Paused: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     a member runs (Running)
@@ -667,8 +699,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       unknown: ok a[2] · ok a[3] · ok ~a · ok ~a[1]
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
-      -> Pausing: pause
-      nothing changes: resume
+      -> Pausing: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     the last member runs (Running)
@@ -679,8 +711,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> RollingBack: cancel
-      -> Pausing: pause
-      nothing changes: resume
+      -> Pausing: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     a member is overdue (Running)
@@ -690,8 +722,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       unknown: ok a[2] · ok a[3] · ok ~a · ok ~a[1]
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
-      -> Pausing: pause
-      nothing changes: resume
+      -> Pausing: pause · stop · suspend
+      nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
     members paused (Paused)
@@ -701,7 +733,7 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> Cancelled: cancel
-      nothing changes: pause
+      nothing changes: pause · stop · suspend · continue
       -> Pending: resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
@@ -711,8 +743,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       unknown: ok a[3] · ok ~a · ok ~a[1]
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
-      nothing changes: cancel · resume
-      -> Pausing: pause
+      nothing changes: cancel · continue · resume
+      -> Pausing: pause · stop · suspend
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
@@ -722,8 +754,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
       -> RollingBack: cancel · resolve rollback
-      -> Stuck: pause · hold
-      nothing changes: resume
+      -> Stuck: pause · stop · suspend · hold
+      nothing changes: continue · resume
       -> Running: resolve retry · resolve skip · resolve done
       step "a" has begun with the elements of `list`: give it other parameters, not another list: resolve retry, another list
     members undone (RollingBack)
@@ -733,8 +765,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       -> RolledBack: ok ~a[1]
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
-      nothing changes: cancel · resume
-      -> Paused: pause
+      nothing changes: cancel · continue · resume
+      -> Paused: pause · stop · suspend
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
@@ -743,8 +775,8 @@ fn every_command_in_every_kind_of_state_of_parts() {
       unknown: ok a[2] · ok a[3]
       nothing is due: wake a · wake a[1] · wake deadline
       no step of the task waits for a signal "go": look at the flow for its name: signal · signal now
-      nothing changes: cancel · resume
-      -> Stuck: pause · hold
+      nothing changes: cancel · continue · resume
+      -> Stuck: pause · stop · suspend · hold
       -> RollingBack: resolve retry
       step "a" has begun with the elements of `list`: give it other parameters, not another list: resolve retry, another list
       -> RolledBack: resolve skip · resolve done

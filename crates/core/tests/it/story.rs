@@ -246,10 +246,14 @@ impl Teller {
             }
             "cancel" => return Command::Cancel { by: anna() },
             "pause" => return Command::Pause { by: anna() },
+            "stop" => return Command::Stop { by: anna() },
+            "suspend" => return Command::Suspend { by: server() },
+            "continue" => return Command::Continue { by: server() },
             "resume" => return Command::Resume { by: anna() },
             "hold" => return Command::Hold { message: rest.into() },
             "cancelled" => return Command::CancelForParent,
             "undone" => return Command::UndoForParent,
+            "rollout" => return Command::RollBack { rollout: name(rest) },
             _ => {}
         }
         let (act, rest) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -398,6 +402,8 @@ impl Teller {
             EventKind::TaskAccepted => "accepted".to_owned(),
             EventKind::TaskStarted => "started".to_owned(),
             EventKind::TaskPaused { by } => format!("paused{}", actor(by.as_ref())),
+            EventKind::TaskStopping { by } => format!("stopping{}", actor(by.as_ref())),
+            EventKind::TaskSuspended { by } => format!("suspended{}", actor(by.as_ref())),
             EventKind::TaskResumed { by } => format!("resumed{}", actor(by.as_ref())),
             EventKind::TaskRollingBack { cause } => match cause {
                 Cause::Failure { step } => format!("rolling back: {} failed", name(*step)),
@@ -406,6 +412,7 @@ impl Teller {
                 }
                 Cause::Cancel { by } => format!("rolling back: cancelled{}", actor(by.as_ref())),
                 Cause::Deadline => "rolling back: too late".to_owned(),
+                Cause::Rollout { rollout } => format!("rolling back: rollout {rollout} was aborted"),
                 Cause::Parent => "rolling back: wanted by its parent".to_owned(),
                 Cause::ResultTooLarge { bytes } => format!("rolling back: {bytes} bytes of results"),
             },
@@ -422,6 +429,7 @@ impl Teller {
                 format!("{} asked for later: {message}; again at {}", act(*key, *attempt), time(*until))
             }
             EventKind::ActLost { key, attempt } => format!("{} lost", act(*key, *attempt)),
+            EventKind::ActStopped { key, attempt } => format!("{} stopped", act(*key, *attempt)),
             EventKind::ActReclaimed { key, attempt } => format!("{} reclaimed", act(*key, *attempt)),
             EventKind::ActWithdrawn { key, attempt, touched } => {
                 let touched = if *touched { "touched" } else { "untouched" };
@@ -515,6 +523,7 @@ impl Teller {
                 LockCommand::Release { .. } => format!("release {name}"),
                 LockCommand::Seize { .. } => format!("seize {name}"),
                 LockCommand::Lead(_) => format!("lead {name}"),
+                LockCommand::Depose { .. } => format!("depose {name}"),
             },
             Effect::Send(Message::Granted { .. } | Message::Seized { .. }) => {
                 unreachable!("only locks send these")
@@ -589,6 +598,11 @@ impl Teller {
 
 fn json(text: &str) -> Json {
     Json::parse(text).unwrap()
+}
+
+/// The part of a server that suspends tasks.
+fn server() -> Option<windlass_core::Actor> {
+    Some(windlass_core::Actor { name: "a list".into(), claimed: false })
 }
 
 fn actor(by: Option<&windlass_core::Actor>) -> String {

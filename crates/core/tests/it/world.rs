@@ -55,6 +55,9 @@ pub(crate) enum Move {
     Wake(Wakeup),
     Cancel,
     Pause,
+    Stop,
+    Suspend,
+    Continue,
     Resume,
     Retry(usize),
     Skip(usize),
@@ -224,7 +227,7 @@ impl World {
         let queue = self.task.input.exclusive.is_none() || self.task.queue_fence().is_some();
         let began = transition.events.iter().find(|event| matches!(event.kind, EventKind::ActReady { .. }));
         assert!(queue || began.is_none(), "nothing begins without the queue: {began:?}");
-        if self.task.state.pause == Pause::Held {
+        if self.task.state.pause.is_paused() {
             let began = |event: &&Event| matches!(event.kind, EventKind::ActReady { .. });
             assert_eq!(transition.events.iter().find(began), None, "nothing new begins in a pause");
         }
@@ -265,7 +268,7 @@ impl World {
         let waiting: BTreeMap<Wakeup, Waiting> =
             waits(&self.task).into_iter().map(|waiting| (waiting.key, waiting)).collect();
         assert_eq!(self.waits, waiting, "the effects so far give what the task waits for");
-        if self.task.state.pause == Pause::Held || self.task.lacks_queue() {
+        if self.task.state.pause.is_paused() || self.task.lacks_queue() {
             let handed_out =
                 |waiting: &&Waiting| waiting.ready.as_ref().is_some_and(|ready| ready.free == Free::HandOut);
             assert_eq!(self.waits.values().find(handed_out), None, "nothing is handed out now");
@@ -331,7 +334,7 @@ impl World {
         if self.task.state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault) {
             troubles.insert((StuckKind::EngineFault, None));
         }
-        if self.task.state.pause == Pause::Held && self.task.queue_fence().is_some() {
+        if self.task.state.pause.is_paused() && self.task.queue_fence().is_some() {
             troubles.insert((StuckKind::QueueBlocked, None));
         }
         for (key, act) in self.task.step_acts().filter(|(_, act)| act.state == ActState::Failed) {
@@ -450,6 +453,9 @@ impl World {
             Move::Wake(key) => Command::Wake(key),
             Move::Cancel => Command::Cancel { by: anna() },
             Move::Pause => Command::Pause { by: anna() },
+            Move::Stop => Command::Stop { by: anna() },
+            Move::Suspend => Command::Suspend { by: None },
+            Move::Continue => Command::Continue { by: None },
             Move::Resume => Command::Resume { by: anna() },
             Move::Retry(step) => resolve(step, Resolution::Retry(None)),
             Move::Skip(step) => resolve(step, Resolution::Skip),
@@ -461,6 +467,12 @@ impl World {
                 Command::Signal { name, params: None, keep: true, by: anna() }
             }
         })
+    }
+
+    /// Whether workers have attempts that must stop.
+    fn is_stopping(&self) -> bool {
+        let ready = |act: &Act| act.state == ActState::Ready;
+        self.task.state.pause.stops() && self.task.acts().any(|(_, act)| ready(act))
     }
 
     /// The signal that a step waits for when it has its turn.
@@ -519,8 +531,14 @@ impl World {
             let signals = (0..self.task.flow.steps.len()).filter(|step| self.signal_of(*step).is_some());
             moves.extend(signals.filter(|_| kept == 0).map(Move::Signal));
             moves.extend([Move::Cancel, Move::Hold]);
-            let paused = self.task.state.pause == Pause::Held;
-            moves.push(if paused { Move::Resume } else { Move::Pause });
+            let is_stopping = self.is_stopping();
+            match self.task.state.pause {
+                Pause::None => moves.extend([Move::Pause, Move::Stop, Move::Suspend]),
+                Pause::Held => moves.extend([Move::Resume, Move::Stop, Move::Suspend]),
+                Pause::Stopping | Pause::Suspended if is_stopping => {}
+                Pause::Stopping => moves.push(Move::Resume),
+                Pause::Suspended => moves.extend([Move::Continue, Move::Pause]),
+            }
         }
         moves
     }
@@ -547,7 +565,7 @@ impl World {
         if let Some(step) = stuck.and_then(|stuck| stuck.step) {
             return Some(Move::Skip(step));
         }
-        if self.task.state.pause == Pause::Held {
+        if self.task.state.pause.is_paused() {
             return Some(Move::Resume);
         }
         if let Some((key, _)) = free(Free::HandOut) {

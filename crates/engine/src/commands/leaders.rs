@@ -11,7 +11,8 @@ use std::{
 };
 
 use windlass_core::{
-    Candidacy, Leader, Lock, LockCommand, LockName, LockOwner, Millis, leader_lock,
+    Candidacy, Leader, Lock, LockCommand, LockName, LockOwner, Millis, before_leader_locks, is_leader_lock,
+    leader_lock,
     planted::{Bug, is_planted},
 };
 
@@ -26,6 +27,10 @@ use crate::{
 /// The most names whose leaders a server watches. Beyond it, the name that no candidate has asked for the longest is
 /// forgotten: its leader is given another whole lease.
 const WATCHED_MAX: usize = 10_000;
+
+/// How long the lock of a leader stays after its lease, if no candidate takes it: long enough for an operator to see who
+/// died.
+pub(crate) const DEAD_LEADER_KEPT: Millis = Millis::from_secs(600);
 
 /// The longest lease.
 const LEASE_MAX: Millis = Millis::from_secs(3600);
@@ -75,8 +80,9 @@ struct SeenLock {
 }
 
 impl Watched {
-    /// The version at which the lease of this lock's leader is over. `now` is a time after the lock was read.
-    fn over(&self, lock: &Lock, now: Millis, connected: u64) -> Option<u64> {
+    /// The version at which this lock's leader has not renewed for its lease and `more`. `now` is a time after the lock was
+    /// read.
+    fn over(&self, lock: &Lock, more: Millis, now: Millis, connected: u64) -> Option<u64> {
         let lease = lock.leader.as_ref()?.lease.min(LEASE_MAX);
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if watched.connected != connected {
@@ -88,7 +94,7 @@ impl Watched {
             *seen = first;
         }
         seen.asked = now;
-        let is_over = now.0 >= seen.since.0.saturating_add(lease.0);
+        let is_over = now.0 >= seen.since.0.saturating_add(lease.0).saturating_add(more.0);
         if watched.locks.len() > WATCHED_MAX {
             let idle = watched.locks.iter().min_by_key(|(_, seen)| seen.asked).map(|(name, _)| name.clone());
             idle.map(|name| watched.locks.remove(&name));
@@ -146,7 +152,40 @@ impl Engine {
     }
 
     fn lease_over(&self, lock: &Lock, now: Millis) -> Option<u64> {
-        self.watched.over(lock, now, self.store.cluster().map_or(0, Cluster::connected))
+        self.over_for(lock, Millis(0), now)
+    }
+
+    fn over_for(&self, lock: &Lock, more: Millis, now: Millis) -> Option<u64> {
+        self.watched.over(lock, more, now, self.store.cluster().map_or(0, Cluster::connected))
+    }
+
+    /// Frees locks of leaders that have not renewed for their lease and [`DEAD_LEADER_KEPT`], at most `limit` of those
+    /// after `after`. Returns how many, and where to go on; `None` = at the first lock.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn depose_dead_leaders(
+        &self,
+        after: Option<LockName>,
+        limit: usize,
+        uptime: Uptime<'_>,
+    ) -> Result<(u64, Option<LockName>), EngineError> {
+        let after = after.unwrap_or_else(before_leader_locks);
+        let locks = self.store.locks(Some(&after), limit).await?;
+        let is_last = locks.len() < limit;
+        let mut deposed = 0;
+        let mut place = None;
+        for lock in locks {
+            if !is_leader_lock(&lock.name) {
+                return Ok((deposed, None));
+            }
+            place = Some(lock.name.clone());
+            if let Some(version) = self.over_for(&lock, DEAD_LEADER_KEPT, uptime()) {
+                let lock = self.change_lock(lock.name, LockCommand::Depose { version }).await?;
+                deposed += u64::from(lock.version > version && lock.leader.is_none());
+            }
+        }
+        Ok((deposed, place.filter(|_| !is_last)))
     }
 
     async fn lock_in_use(&self, name: &LockName) -> Result<Option<Lock>, EngineError> {

@@ -27,8 +27,8 @@ pub struct Holder {
     pub task: TaskId,
     /// The execution.
     pub act: ActKey,
-    /// Name of its step.
-    pub step: Name,
+    /// Name of its step; nothing if the task is damaged.
+    pub step: Option<Name>,
     /// Number of the attempt.
     pub attempt: u32,
     /// The concurrency key it counts under.
@@ -89,11 +89,11 @@ impl Engine {
         let ids: Vec<TaskId> = told.iter().map(|holder| holder.claimed.id.task).collect();
         let tasks = self.store.load_heads(&ids).await?;
         let sessions = self.store.sessions(now).await?;
-        let holders = told.iter().zip(tasks).filter_map(|(holder, loaded)| {
+        let holders = told.iter().zip(tasks).map(|(holder, loaded)| {
             let id = holder.claimed.id;
-            let step = loaded?.task.flow.steps.get(id.key.step)?.name.clone();
+            let step = loaded.and_then(|loaded| Some(loaded.task.flow.steps.get(id.key.step)?.name.clone()));
             let session = sessions.iter().find(|session| session.session == holder.claimed.session);
-            Some(Holder {
+            Holder {
                 task: id.task,
                 act: id.key,
                 step,
@@ -101,7 +101,7 @@ impl Engine {
                 key: holder.key.clone(),
                 since: holder.claimed.at,
                 worker: session.map(|session| session.worker.name.clone()).unwrap_or_default(),
-            })
+            }
         });
         Ok(holders.collect())
     }

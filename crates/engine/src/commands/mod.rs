@@ -1,9 +1,13 @@
 //! Commands to the engine: to tasks, alarms, flows and queues.
 
+mod access;
+mod devices;
 pub(crate) mod leaders;
 mod limits;
 mod rerun;
+pub(crate) mod rollouts;
 pub(crate) mod submit;
+pub(crate) mod triggers;
 
 use std::sync::Arc;
 
@@ -18,10 +22,14 @@ use crate::{
     deciding::inbox::{Item, Replies, Reply},
 };
 
+pub use access::*;
+pub use devices::*;
 pub use leaders::*;
 pub use limits::*;
 pub use rerun::*;
+pub use rollouts::*;
 pub use submit::*;
+pub use triggers::*;
 
 /// The result of applying a flow.
 #[derive(Debug, Clone)]

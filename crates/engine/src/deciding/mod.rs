@@ -5,6 +5,7 @@ mod alarm_work;
 mod batch;
 mod children;
 mod committer;
+pub(crate) mod device_log;
 mod evaluation;
 mod follow_ups;
 mod grants;

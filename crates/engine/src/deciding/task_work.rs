@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use windlass_core::{
-    Act, ActKey, ActState, Attempt, Command, Context, EVALUATION_STEPS_PER_TRANSITION_MAX, Effect, Event,
-    EventKind, Input, Rejection, Task, TaskId, Transition, apply, is_to_stop,
+    ActKey, Attempt, Command, Context, EVALUATION_STEPS_PER_TRANSITION_MAX, Effect, Event, EventKind, Input,
+    Rejection, Task, TaskId, Transition, apply, is_to_stop,
     planted::{Bug, is_planted},
 };
 use windlass_store::{
@@ -15,6 +15,7 @@ use crate::{
     commands::submit::{exclusive_queue, unique_key},
     deciding::{
         batch::Place,
+        device_log,
         inbox::{NewTask, Over, Reply},
         part::Pending,
         reports::{check_claim, claim_of, late_or_repeated},
@@ -245,6 +246,7 @@ impl TaskWork {
             waits: Vec::new(),
             results: Vec::new(),
             logs: Vec::new(),
+            journal: Vec::new(),
             messages: Vec::new(),
             submit_key: None,
             consumes: consumes.cloned(),
@@ -257,6 +259,7 @@ impl TaskWork {
         let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
         let offered = before.offered().filter(|claim| acts.contains(&claim.key));
         let offered: Vec<(ActKey, u64)> = offered.map(|claim| (claim.key, claim.number)).collect();
+        let journal = device_log::of_events(&before.task, &task, &events);
         let loaded = goes_on(before, task, &acts);
         self.loaded = Some(loaded.clone());
         let is_separate = self.own == Some(self.steps.len());
@@ -271,6 +274,7 @@ impl TaskWork {
         };
         step.take(loaded, events, effects);
         step.change.offered.extend(offered);
+        step.change.journal.extend(journal);
         step.pending.push(Pending { place, reply: None });
         self.steps.push_mut(step)
     }
@@ -310,16 +314,16 @@ impl TaskStep {
     }
 }
 
-/// The attempts that workers must stop because of this transition: their task started rolling back, their step's
-/// deadline passed, or the attempt was lost, reclaimed or timed out.
+/// The attempts that workers must stop because of this transition: their task started rolling back or was stopped, their
+/// step's deadline passed, or the attempt was lost, reclaimed or timed out.
 fn stops(before: &Loaded, transition: &Transition, command: &Command) -> Vec<(SessionId, AttemptId)> {
     let after = &transition.task;
     let given_up = match command {
         Command::TimeOut(attempt) | Command::Lose(attempt) | Command::Reclaim(attempt) => Some(attempt.key),
         _ => None,
     };
-    // While the task keeps its direction, only attempts with an event can have to stop.
-    let all = before.task.state.phase != after.state.phase;
+    // While the task keeps its direction and is not stopped, only attempts with an event can have to stop.
+    let all = before.task.state.phase != after.state.phase || before.task.state.pause != after.state.pause;
     let happened = |claim: &Claim| transition.events.iter().any(|event| event.kind.act() == Some(claim.key));
     let mut stops = Vec::new();
     for claim in before.claims.iter().filter(|claim| all || happened(claim)) {
@@ -347,15 +351,8 @@ fn transition(loaded: &Loaded, command: &Command, now: Now) -> Result<Transition
 /// `handed_out` and `awaited`.
 fn goes_on(before: Loaded, task: Arc<Task>, acts: &BTreeSet<ActKey>) -> Loaded {
     let Loaded { task: was, mut claims, mut handed_out, mut awaited, generation } = before;
-    let is_open = |claim: &Claim| {
-        task.act(claim.key).is_some_and(|act| act.state == ActState::Ready && act.attempt == claim.attempt)
-    };
-    claims.retain(|claim| !acts.contains(&claim.key) || is_open(claim));
-    let is_current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
-    let goes_on = |key: &ActKey| match (was.act(*key), task.act(*key)) {
-        (Some(was), Some(act)) => was.attempt == act.attempt && is_current(act),
-        _ => false,
-    };
+    claims.retain(|claim| !acts.contains(&claim.key) || task.has_ready(claim.key, claim.attempt));
+    let goes_on = |key: &ActKey| was.act(*key).is_some_and(|was| task.has_current(*key, was.attempt));
     for key in acts.iter().filter(|key| !goes_on(key)) {
         handed_out.remove(key);
         awaited.remove(key);

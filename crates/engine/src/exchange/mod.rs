@@ -20,7 +20,7 @@ mod with_commits;
 
 use std::sync::Arc;
 
-use windlass_core::{ActKey, Json, Millis, Outcome, Task};
+use windlass_core::{ActKey, Json, Millis, Name, Outcome, Task};
 use windlass_store::{AttemptId, ClaimRequest, Now, SessionId, WorkerState};
 
 use self::hearing::Heard;
@@ -145,6 +145,14 @@ pub struct HandedOut {
     pub params: Json,
     /// The results of the steps before its own, by their names.
     pub results: Results,
+}
+
+impl HandedOut {
+    /// The module that its command is of.
+    #[must_use]
+    pub fn module(&self) -> Option<&Name> {
+        self.task.action(self.id.key)?.worker().map(|(module, _)| module)
+    }
 }
 
 /// The results of the steps before a step, as its attempt gets them.

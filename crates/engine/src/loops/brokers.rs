@@ -1,4 +1,4 @@
-//! Publishing on brokers: attempts of modules, and events.
+//! Publishing on brokers: attempts of modules, jobs of devices, and events.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use windlass_core::Millis;
 use super::{Timer, wait_at_most};
 use crate::{
     Engine,
-    services::{OutboxRelay, QueuePublisher},
+    services::{DeviceKeeper, OutboxRelay, QueuePublisher},
 };
 
 /// The pause between two rounds of a publisher where each round is a round trip to a database: attempts that become
@@ -32,6 +32,33 @@ pub async fn offer(publisher: Arc<QueuePublisher>, engine: Arc<Engine>, timer: i
             }
             Err(error) => {
                 tracing::warn!(%error, "ready attempts could not be offered; trying again");
+                timer.sleep(FAILED_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Gives devices their jobs as these become ready.
+pub async fn give_jobs(keeper: Arc<DeviceKeeper>, timer: impl Timer) {
+    loop {
+        match keeper.run_once(timer.now()).await {
+            Ok(pause) => wait_at_most(&timer, pause, keeper.stirred()).await,
+            Err(error) => {
+                tracing::warn!(%error, "devices could not be given their jobs; trying again");
+                timer.sleep(FAILED_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Hears what devices report.
+pub async fn hear_devices(keeper: Arc<DeviceKeeper>, timer: impl Timer) {
+    loop {
+        match keeper.hear_once(|| timer.now()).await {
+            Ok(Millis(0)) => {}
+            Ok(pause) => timer.sleep(pause).await,
+            Err(error) => {
+                tracing::warn!(%error, "messages of devices could not be settled; trying again");
                 timer.sleep(FAILED_PAUSE).await;
             }
         }

@@ -5,6 +5,8 @@
 mod brokers;
 mod deciding;
 mod due;
+mod rollouts;
+mod triggers;
 mod upkeep;
 
 use std::{future::Future, pin::pin, rc::Rc, sync::Arc};
@@ -13,9 +15,11 @@ use futures_util::future::select;
 use windlass_core::Millis;
 use windlass_store::Clock;
 
-pub use brokers::{offer, relay};
+pub use brokers::{give_jobs, hear_devices, offer, relay};
 pub use deciding::{commit, commit_many};
 pub use due::{deliver_messages, hear_changes, keep_leases, keep_time};
+pub use rollouts::keep_rollouts;
+pub use triggers::keep_triggers;
 pub use upkeep::{StoreClock, follow_store_first, heartbeat, import_enqueued, report_damage, sweep};
 
 /// The clock of the services, and pauses between their rounds.

@@ -1,6 +1,7 @@
 //! Queries. They return only state that is on disk.
 
 mod counts;
+mod device_messages;
 mod feed;
 pub(crate) mod last_heard;
 pub(crate) mod progress;
@@ -20,6 +21,7 @@ use windlass_store::{
 use crate::{Engine, EngineError};
 
 pub use counts::Counts;
+pub use device_messages::*;
 pub use feed::*;
 pub use last_heard::LastHeard;
 pub use why::*;

@@ -26,10 +26,12 @@ pub(crate) struct Leading {
     leases: Mutex<BTreeMap<Service, ServiceLease>>,
     /// Whether this server has queues that only the leader of the intake reads.
     pub(crate) wants_intake: AtomicBool,
+    /// Whether this server can reach the network of devices.
+    pub(crate) wants_devices: AtomicBool,
 }
 
 /// A service that this server leads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Led {
     /// The lease that goes with what the service writes; `None` on a store without other servers.
     pub(crate) lease: Option<Leadership>,

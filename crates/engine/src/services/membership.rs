@@ -92,6 +92,7 @@ impl Membership {
         match service {
             Service::Announcing => self.engine.announcing.is_on(),
             Service::Intake => self.engine.leading.wants_intake.load(Ordering::Relaxed),
+            Service::Devices => self.engine.leading.wants_devices.load(Ordering::Relaxed),
             Service::Timekeeping | Service::Sweeping | Service::Enqueuing => true,
         }
     }

@@ -24,11 +24,15 @@ pub enum RoundsOf {
     Janitor,
     /// [`crate::services::DamageReporter`].
     DamageReporter,
+    /// [`crate::services::TriggerKeeper`].
+    TriggerKeeper,
+    /// [`crate::services::RolloutKeeper`].
+    RolloutKeeper,
 }
 
 impl RoundsOf {
     /// All services, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Timekeeper,
         Self::LeaseKeeper,
         Self::Reclaimer,
@@ -38,6 +42,8 @@ impl RoundsOf {
         Self::EnqueueImporter,
         Self::Janitor,
         Self::DamageReporter,
+        Self::TriggerKeeper,
+        Self::RolloutKeeper,
     ];
 
     /// The name of the service in `/readyz` and the metrics.
@@ -53,6 +59,8 @@ impl RoundsOf {
             Self::EnqueueImporter => "enqueued",
             Self::Janitor => "retention",
             Self::DamageReporter => "damage_reports",
+            Self::TriggerKeeper => "triggers",
+            Self::RolloutKeeper => "rollouts",
         }
     }
 }

@@ -163,7 +163,7 @@ fn a_task_stays_until_all_of_it_was_announced() {
     work(&world, 1);
     announce(&world, &first);
     let retention = Retention { keeps_unannounced: true, ..Retention::default() };
-    let janitor = Janitor::new(world.engine.clone(), retention);
+    let janitor = Janitor::new(world.engine.clone(), retention, || windlass_core::Millis(0));
     let sweep = || while world.drive(janitor.run_once(world.now())).unwrap() > 0 {};
     world.be_away(i64::try_from(retention.tasks.0).unwrap() + 1000);
     sweep();

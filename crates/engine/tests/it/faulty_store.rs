@@ -7,12 +7,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Envelope,
-    Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page, Quarantine, Queries,
-    QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal,
-    SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    JournalEntry, JournalQuery, JournalSize, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now,
+    Outcome, Page, Quarantine, Queries, QueueState, Record, RecordKind, Retention, ServerId, ServerState,
+    Service, ServiceLease, SessionId, SessionRenewal, SessionState, SizeQuery, Store, StoreError,
+    StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 /// The calls that can be held or failed.
@@ -306,6 +307,31 @@ impl Queries for FaultyStore {
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
         self.store.alarms(all, limit).await
+    }
+
+    async fn records_by_name(
+        &self,
+        kind: RecordKind,
+        names: &[Name],
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        self.store.records_by_name(kind, names).await
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.store.records(kind, after, limit).await
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        self.store.journal(query).await
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        self.store.journal_sizes(query).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {

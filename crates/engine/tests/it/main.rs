@@ -1,15 +1,18 @@
 //! Tests of the engine through its public interface.
 
+mod access;
 mod after_failures;
 mod announcing;
 mod bodies;
 mod broker;
 mod commits;
 mod dates;
+mod devices;
 mod engine;
 mod exchange;
 mod exclusive;
 mod faulty_store;
+mod leaders;
 mod leading;
 mod leases;
 mod locks;
@@ -21,7 +24,9 @@ mod places;
 mod portions;
 mod reports;
 mod restarts;
+mod rollouts;
 mod servers;
+mod triggers;
 mod two_servers;
 mod unique;
 mod why;

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use futures_executor::block_on;
-use windlass_core::{ActKey, ActState, Command, Failure, Outcome, TaskId};
-use windlass_engine::{ReportStatus, Said};
+use windlass_core::{ActKey, ActState, Command, Failure, Outcome, Rejection, TaskId};
+use windlass_engine::{EngineError, ReportStatus, Said};
 use windlass_store::{
-    Store, archive,
-    memory::{MemorySink, MemorySnapshot, SharedStore},
+    memory::{MemorySink, SharedStore},
     resident::Resident,
 };
 
@@ -51,17 +50,6 @@ fn a_declined_attempt_of_a_paused_task_waits_for_the_resume() {
     assert_eq!(world.worker(2).take().id.attempt, 1, "the attempt that was given back");
 }
 
-/// What is in the rows, moved to an empty store.
-fn moved(world: &World, sink: &MemorySink, to: &dyn Store) {
-    let mut file = Vec::new();
-    block_on(async {
-        let mut from = MemorySnapshot::open(sink, world.now()).await.unwrap();
-        archive::export(&mut from, &mut file, &mut |_| {}, world.now()).await.unwrap();
-        archive::import(to, &mut &file[..], &mut |_| {}, world.now()).await.unwrap();
-        to.flush().await.unwrap();
-    });
-}
-
 /// A task that was paused while a worker had its first step. The server and the worker are gone, so the attempt is parked.
 fn parked(sink: &MemorySink) -> (World, TaskId) {
     let world = World::open(sink);
@@ -88,7 +76,7 @@ fn what_a_worker_may_have_done_before_a_pause_is_rolled_back_in_another_store() 
     let sink = MemorySink::new([7; 32]);
     let (world, id) = parked(&sink);
     let other = MemorySink::new([8; 32]);
-    moved(&world, &sink, &block_on(Resident::open(Arc::new(other.clone()), world.now())).unwrap());
+    world.move_to(&sink, &block_on(Resident::open(Arc::new(other.clone()), world.now())).unwrap());
     is_rolled_back_when_cancelled(&World::open(&other), id);
 }
 
@@ -97,7 +85,7 @@ fn what_a_worker_may_have_done_before_a_pause_is_rolled_back_in_a_store_that_ser
     let sink = MemorySink::new([7; 32]);
     let (world, id) = parked(&sink);
     let other = SharedStore::new([8; 32]);
-    moved(&world, &sink, &other);
+    world.move_to(&sink, &other);
     is_rolled_back_when_cancelled(&World::over(Arc::new(other), 1), id);
 }
 
@@ -241,4 +229,41 @@ fn a_resume_finds_the_worker_that_came_back_late() {
     assert!(world.worker(2).poll().attempts.is_empty());
     assert_eq!(world.status(id), "Running: Running Pending");
     assert_eq!(worker.report(&a.token, ok()), ReportStatus::Accepted);
+}
+
+#[test]
+fn what_runs_is_stopped_and_begins_again_only_when_its_worker_has_reported_that() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let a = worker.take();
+    tell(&world, id, Command::Stop { by: None });
+    assert_eq!(world.status(id), "Pausing: Running Pending");
+    assert_eq!(worker.poll().cancels, std::slice::from_ref(&a.token), "the worker must stop");
+    let refused = world.drive(world.engine.tell(id, Command::Resume { by: None }));
+    assert!(matches!(refused, Err(EngineError::Rejected(Rejection::Stopping))), "it has not reported that");
+    let stopped = Said::Ended(Outcome::Failed(Failure::new("stopped", 143, true)));
+    assert_eq!(worker.report(&a.token, stopped), ReportStatus::Accepted);
+    world.serve();
+    assert_eq!(world.status(id), "Paused: Ready Pending");
+    assert!(worker.poll().attempts.is_empty());
+    resume(&world, id);
+    assert_eq!(worker.take().id.attempt, 2);
+    let act = &world.task(id).state.steps[0].forward;
+    assert_eq!((act.deaths, act.failures), (0, 0));
+}
+
+#[test]
+fn a_stopped_attempt_of_a_worker_that_is_gone_counts_no_death() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    world.worker(1).take();
+    tell(&world, id, Command::Stop { by: None });
+    world.pass(60_000);
+    world.serve();
+    assert_eq!(world.status(id), "Paused: Ready Pending");
+    let act = &world.task(id).state.steps[0].forward;
+    assert_eq!((act.state, act.attempt, act.deaths, act.failures), (ActState::Parked, 2, 0, 0));
 }

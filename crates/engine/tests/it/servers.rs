@@ -161,7 +161,9 @@ fn a_cancel_at_one_server_reaches_a_worker_that_polls_at_another() {
     assert!(two.other.turn(poll.as_mut()).is_pending());
     two.one.drive(two.one.engine.tell(id, Command::Cancel { by: None })).unwrap();
     two.pass(50);
-    let Poll::Ready(answer) = two.other.turn(poll.as_mut()) else { panic!("the worker is told to stop") };
+    let Poll::Ready(answer) = two.other.turn(poll.as_mut()) else {
+        panic!("the worker is instructed to stop")
+    };
     assert_eq!(answer.unwrap().cancels, [had.token]);
     let mut poll = pin!(worker.open_poll(10_000));
     two.pass(100);

@@ -21,8 +21,9 @@ use windlass_engine::{
     services::{ChangePoller, Dispatcher, LeaseKeeper, Membership, Messenger, Reclaimer, Timekeeper},
 };
 use windlass_store::{
-    ClaimRequest, Clock, Now, ServerId, ServerState, SessionId, Store, SubmitKey, WorkerState,
-    memory::MemorySink, resident::Resident,
+    ClaimRequest, Clock, Now, ServerId, ServerState, SessionId, Store, SubmitKey, WorkerState, archive,
+    memory::{MemorySink, MemorySnapshot},
+    resident::Resident,
 };
 
 /// Where the clock of a world begins.
@@ -71,6 +72,17 @@ impl World {
             engine,
             elapsed_ms: Arc::default(),
         }
+    }
+
+    /// Copies the rows of this world to an empty store, by export and import.
+    pub(crate) fn move_to(&self, rows: &MemorySink, to: &dyn Store) {
+        let mut file = Vec::new();
+        futures_executor::block_on(async {
+            let mut from = MemorySnapshot::open(rows, self.now()).await.unwrap();
+            archive::export(&mut from, &mut file, &mut |_| {}, self.now()).await.unwrap();
+            archive::import(to, &mut &file[..], &mut |_| {}, self.now()).await.unwrap();
+            to.flush().await.unwrap();
+        });
     }
 
     pub(crate) fn now(&self) -> Now {

@@ -5,7 +5,11 @@ use std::{pin::Pin, rc::Rc, sync::atomic::Ordering::Relaxed};
 use windlass_core::{Leader, LockName, Millis, leader_lock};
 use windlass_engine::{Campaign, Election, EngineError};
 
-use super::{Live, submitter::repeat};
+use super::{
+    Live,
+    chooser::{Choice, Chooser},
+    submitter::repeat,
+};
 use crate::{
     judge::Seen,
     world::{Host, World},
@@ -24,8 +28,8 @@ type Electing = Pin<Box<dyn Future<Output = Result<Election, EngineError>>>>;
 type Resigning = Pin<Box<dyn Future<Output = Result<(), EngineError>>>>;
 
 /// Campaigns until the world is calm.
-pub(crate) async fn campaign_for_name(world: Rc<World>, person: usize) {
-    let process = Process { host: Host::Person(person), world };
+pub(crate) async fn campaign_for_name(world: Rc<World>, person: usize, chooser: Option<Rc<Chooser>>) {
+    let process = Process { host: Host::Person(person), person, world, chooser };
     for term in 1.. {
         let number = (person as u128) << 64 | term;
         if !process.elected(number).await {
@@ -44,6 +48,9 @@ pub(super) fn is_led(lock: &LockName) -> bool {
 struct Process {
     world: Rc<World>,
     host: Host,
+    person: usize,
+    /// Who chooses the candidate, in place of the store alone.
+    chooser: Option<Rc<Chooser>>,
 }
 
 impl Process {
@@ -52,9 +59,13 @@ impl Process {
         let world = &self.world;
         while !world.is_calm() {
             let sent = world.now();
+            let Choice::Chosen(chosen_until) = self.choose() else {
+                world.sleep(world.within(100..=1_000)).await;
+                continue;
+            };
             if let Some(fence) = self.ask(number, None).await.and_then(|election| election.fence) {
                 world.count("leader: elected");
-                self.lead(number, fence, sent + ACTS_MS).await;
+                self.lead(number, fence, sent + ACTS_MS, chosen_until).await;
                 return true;
             }
             world.sleep(world.within(100..=1_000)).await;
@@ -63,11 +74,12 @@ impl Process {
     }
 
     /// Leads until it resigns, dies, or has lost its leadership.
-    async fn lead(&self, number: u128, fence: u64, mut until: u64) {
+    async fn lead(&self, number: u128, fence: u64, mut confirmed_until: u64, mut chosen_until: u64) {
         let world = &self.world;
         let ends = world.now() + world.within(500..=20_000);
         let dies = world.chance(300);
         loop {
+            let until = confirmed_until.min(chosen_until);
             world.see(Seen::Leads { number, fence, until });
             world.sleep(world.within(50..=LEASE_MS / 3)).await;
             if world.now() >= until {
@@ -82,9 +94,20 @@ impl Process {
                 }
                 return;
             }
+            match self.choose() {
+                Choice::Chosen(until) => chosen_until = until,
+                Choice::Silence => {}
+                Choice::Other => {
+                    world.count("leader: chosen no more");
+                    world.see(Seen::LeadsNoMore { number });
+                    return;
+                }
+            }
             let sent = world.now();
             match self.ask(number, Some(fence)).await {
-                Some(Election { fence: Some(_), .. }) => until = until.max(sent + ACTS_MS),
+                Some(Election { fence: Some(_), .. }) => {
+                    confirmed_until = confirmed_until.max(sent + ACTS_MS);
+                }
                 Some(_) => {
                     world.count("leader: deposed");
                     world.see(Seen::LeadsNoMore { number });
@@ -109,12 +132,20 @@ impl Process {
         answer.await?.ok()
     }
 
+    fn choose(&self) -> Choice {
+        let ask = |chooser: &Rc<Chooser>| chooser.ask(&self.world, self.person);
+        self.chooser.as_ref().map_or(Choice::Chosen(u64::MAX), ask)
+    }
+
     async fn resign(&self, number: u128) {
         let resigned = repeat(&self.world, self.host, 3, move |live: Rc<Live>| {
             Box::pin(async move { live.engine.resign(NAME, number).await }) as Resigning
         });
         if resigned.await.is_none() {
             self.world.count("leader: resignation without answer");
+        }
+        if let Some(chooser) = &self.chooser {
+            chooser.resign(self.person);
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::{pin::Pin, rc::Rc};
 
 use windlass_core::{
-    ActState, Actor, AlarmCommand, AlarmId, Awaited, Command, Json, Lock, Name, Pause, Phase, Resolution,
-    Task, TaskId,
+    ActState, Actor, AlarmCommand, AlarmId, Awaited, Command, Json, Lock, Name, Phase, Resolution, Task,
+    TaskId,
 };
 use windlass_engine::EngineError;
 use windlass_store::TaskQuery;
@@ -41,6 +41,11 @@ struct Caretaker {
     host: Host,
 }
 
+/// Whether a server suspends this task, as it does with tasks of lists, rather than an operator.
+fn is_of_server(task: TaskId) -> bool {
+    task.0.is_multiple_of(2)
+}
+
 impl Caretaker {
     /// Sends a random command to a random task.
     async fn interfere(&self) {
@@ -48,7 +53,11 @@ impl Caretaker {
         let Some(task) = self.any_task() else { return };
         match world.below(18) {
             0 => self.tell(task.id, Command::Cancel { by: by() }).await,
-            1 | 2 => self.tell(task.id, Command::Pause { by: by() }).await,
+            1 => self.tell(task.id, Command::Pause { by: by() }).await,
+            // No draw decides, so that worlds stay what they were where this makes no difference.
+            2 if is_of_server(task.id) => self.tell(task.id, Command::Suspend { by: by() }).await,
+            2 => self.tell(task.id, Command::Stop { by: by() }).await,
+            3 if is_of_server(task.id) => self.tell(task.id, Command::Continue { by: by() }).await,
             3 | 4 => self.tell(task.id, Command::Resume { by: by() }).await,
             5 => self.pause_queue("m", world.chance(500)).await,
             6 => self.pause_queue("n", world.chance(300)).await,
@@ -90,7 +99,7 @@ impl Caretaker {
         }
         let tasks: Vec<Rc<Task>> = self.world.judge.borrow().truth.readable();
         for task in tasks {
-            if task.state.pause == Pause::Held {
+            if task.state.pause.is_paused() {
                 self.tell(task.id, Command::Resume { by: by() }).await;
             }
             if task.state.stuck.is_some() {
@@ -158,6 +167,9 @@ impl Caretaker {
         let name = match &command {
             Command::Cancel { .. } => "command: cancel",
             Command::Pause { .. } => "command: pause",
+            Command::Stop { .. } => "command: stop",
+            Command::Suspend { .. } => "command: suspend",
+            Command::Continue { .. } => "command: continue",
             Command::Resume { .. } => "command: resume",
             Command::Resolve { resolution: Resolution::Retry(None), .. } => "command: resolve retry",
             Command::Resolve { resolution: Resolution::Retry(Some(_)), .. } => {

@@ -2,13 +2,12 @@
 
 use std::{pin::Pin, rc::Rc};
 
-use windlass_core::{ActState, Actor, Command, Json, Pause, Resolution, Task, TaskId};
+use windlass_core::{ActState, Actor, Command, Json, Resolution, Task, TaskId};
 use windlass_engine::{EngineError, Rerun};
 use windlass_store::SubmitKey;
 
 use super::{Live, submitter::repeat};
 use crate::{
-    flows,
     judge::Seen,
     world::{Host, World},
 };
@@ -78,7 +77,7 @@ async fn rerun(world: &Rc<World>, operators: [Host; 2], old: &Task, number: u64)
 
 async fn run_again(world: &Rc<World>, operator: Host, old: &Task, rerun: Rerun) {
     let params = Json::merge([Some(&old.input.params), rerun.params.as_ref()].into_iter().flatten());
-    let same = old.flow.unique.as_ref().and_then(|_| flows::unique_key(&params));
+    let same = old.flow.unique.as_ref().and_then(|unique| unique.key.text(&params).ok());
     let (id, key, overrides) = (old.id, rerun.key.clone(), rerun.overrides_unique);
     world.tell(|| format!("task {id}: {operator:?} asks for {rerun:?}"));
     let tries = if key.is_some() { TRIES_MAX } else { 1 };
@@ -142,8 +141,9 @@ fn draw(world: &World, task: &Task) -> Option<Command> {
     }
     match world.below(10) {
         0 => Some(Command::Cancel { by: by() }),
+        1 if world.chance(500) => Some(Command::Stop { by: by() }),
         1 => Some(Command::Pause { by: by() }),
-        _ if task.state.pause == Pause::Held => Some(Command::Resume { by: by() }),
+        _ if task.state.pause.is_paused() => Some(Command::Resume { by: by() }),
         _ => None,
     }
 }

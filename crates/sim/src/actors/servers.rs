@@ -13,7 +13,7 @@ use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     Committer, Engine, EngineError,
     loops::{self, StoreClock, Timer},
-    services::{Membership, OutboxRelay},
+    services::{DeviceKeeper, Membership, OutboxRelay},
 };
 use windlass_store::{
     Announced, Clock, Cluster as _, Now, ServerId, ServerState, Store,
@@ -73,6 +73,8 @@ pub(crate) struct Live {
     pub(crate) engine: Arc<Engine>,
     clock: Rc<MachineClock>,
     membership: Option<Membership>,
+    /// What gives devices their jobs, in worlds with devices.
+    pub(super) keeper: RefCell<Option<Arc<DeviceKeeper>>>,
     pub(super) world: Rc<World>,
 }
 
@@ -224,7 +226,8 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
         let (store, clock) = open(&world, server, device).await;
         let engine = Arc::new(Engine::new(store, world.random()));
         let membership = world.config.shared.then(|| membership(&world, &engine, &clock));
-        let live = Rc::new(Live { engine, clock, membership, world: world.clone() });
+        let live =
+            Rc::new(Live { engine, clock, membership, keeper: RefCell::default(), world: world.clone() });
         if let Some(membership) = &live.membership {
             // The service manager restarts the program when this fails.
             while join(&live, membership).await.is_err() {
@@ -367,6 +370,10 @@ pub(super) fn stop(world: &Rc<World>, server: usize) {
     let here = world.clone();
     world.spawn(Host::Server(server), async move {
         here.sleep(here.within(0..=STOPPING_MS_MAX)).await;
+        let keeper = live.keeper.take();
+        if let Some(keeper) = keeper {
+            keeper.end().await;
+        }
         if let Some(membership) = &live.membership {
             // If this fails, other servers take over after a timeout.
             let _ = membership.end().await;

@@ -56,10 +56,11 @@ impl Invariant for Effects {
     }
 }
 
-/// Whether a worker runs it: not a signal, and not a step with `each` as a whole.
+/// Whether a worker runs it: not a signal or a device, and not a step with `each` as a whole.
 fn runs(task: &Task, key: ActKey) -> bool {
     let by_members = task.state.steps[key.step].members.is_some() && !key.is_member();
-    !by_members && task.action(key).is_some_and(|action| action.worker().is_some())
+    !by_members
+        && task.action(key).is_some_and(|action| action.worker().is_some() && action.device_job().is_none())
 }
 
 impl Effects {

@@ -6,6 +6,7 @@ mod alarms;
 mod announced_events;
 mod attempts;
 mod children;
+mod devices;
 mod effects;
 mod ending;
 mod engine_faults;
@@ -21,9 +22,11 @@ mod paused_queues;
 mod paused_tasks;
 mod reasons;
 mod rollback_order;
+mod rollouts;
 mod service_leases;
 mod shown_state;
 mod touched_steps;
+mod trigger_instants;
 mod turns;
 mod unique_tasks;
 mod wake_ups;
@@ -77,8 +80,11 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<announced_events::AnnouncedEvents>::default(),
         Box::<service_leases::ServiceLeases>::default(),
         Box::<leaders::Leaders>::default(),
+        Box::<trigger_instants::TriggerInstants>::default(),
     ];
     all.extend(attempts::all(config));
+    all.extend(devices::all(config));
+    all.extend(rollouts::all(config));
     all
 }
 

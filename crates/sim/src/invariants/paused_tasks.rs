@@ -1,8 +1,9 @@
-//! No attempt of a paused task becomes ready or is handed out.
+//! No attempt of a paused task becomes ready or is handed out. An attempt that a worker must stop ends when the worker has
+//! reported that, or is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{EventKind, Pause, Task, TaskId};
+use windlass_core::{Event, EventKind, Task, TaskId};
 use windlass_store::Change;
 
 use super::{Invariant, broken};
@@ -26,11 +27,10 @@ impl Invariant for PausedTasks {
             Seen::Written(Change::Task(change)) => {
                 if let Some(known) = truth.tasks.get(&change.task.id) {
                     begins_nothing(known)?;
+                    awaits_ends(known)?;
                 }
-                let paused = truth
-                    .tasks
-                    .get(&change.task.id)
-                    .is_some_and(|known| known.task.state.pause == Pause::Held);
+                let paused =
+                    truth.tasks.get(&change.task.id).is_some_and(|known| known.task.state.pause.is_paused());
                 if paused {
                     self.since.entry(change.task.id).or_insert(world.now());
                 } else {
@@ -57,11 +57,33 @@ impl Invariant for PausedTasks {
 fn begins_nothing(known: &Known) -> Result<(), Violation> {
     let mut task = Task::clone(&known.before);
     for event in &known.events {
-        if let (EventKind::ActReady { key, .. }, Pause::Held) = (&event.kind, task.state.pause) {
+        if let (EventKind::ActReady { key, .. }, true) = (&event.kind, task.state.pause.is_paused()) {
             let message = format!("task {} is paused, and {key:?} becomes ready", task.id);
             return Err(broken("paused tasks", task.id, message));
         }
         windlass_core::evolve(&mut task, event);
+    }
+    Ok(())
+}
+
+/// The command that stops what runs does not end it. The start of an attempt is recorded with its report or its loss.
+fn awaits_ends(known: &Known) -> Result<(), Violation> {
+    let is_stop = |event: &Event| {
+        matches!(event.kind, EventKind::TaskStopping { .. } | EventKind::TaskSuspended { .. })
+    };
+    let Some(stop) = known.events.iter().position(is_stop) else { return Ok(()) };
+    let mut started = BTreeSet::new();
+    for event in &known.events[stop..] {
+        match event.kind {
+            EventKind::ActStarted { key, attempt } => drop(started.insert((key, attempt))),
+            EventKind::ActStopped { key, attempt } if !started.contains(&(key, attempt)) => {
+                let id = known.before.id;
+                let message =
+                    format!("task {id}: {key:?} attempt {attempt} counts as stopped before it has ended");
+                return Err(broken("paused tasks", id, message));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -109,10 +109,11 @@ impl UniqueTasks {
         }
         match during {
             // The first one may be claimed already. Hand-outs of shared rows, and those after a read of parameters from
-            // the disk, are seen a little later, and those over a broker are not seen.
+            // the disk, are seen a little later, and those over a broker and to devices are not seen.
             During::Pending => {
                 let is_seen_at_once = !world.config.shared
                     && !world.config.is(Kind::Broker)
+                    && !world.config.is(Kind::Devices)
                     && !world.config.is(Kind::FewBytes);
                 let waits = matches!(first.state.phase, Phase::Scheduled | Phase::Forward);
                 is_seen_at_once

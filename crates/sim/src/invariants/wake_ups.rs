@@ -1,7 +1,7 @@
 //! Every unfinished task has something that will wake it: a ready attempt, a time, an operator, a lock, or a
 //! child. No step waits for a stored signal.
 
-use windlass_core::{ActState, Awaited, Doer, LockOwner, Message, Pause, Task, waits};
+use windlass_core::{ActState, Awaited, Doer, LockOwner, Message, Task, waits};
 use windlass_store::Change;
 
 use super::{Invariant, broken};
@@ -26,7 +26,7 @@ impl Invariant for WakeUps {
         let by_signal = || task.open_acts().any(|(_, act)| act.state == ActState::Awaiting(Awaited::Signal));
         let parked = || task.open_acts().any(|(_, act)| act.state == ActState::Parked);
         let by_person =
-            task.state.stuck.is_some() || by_signal() || (task.state.pause == Pause::Held && parked());
+            task.state.stuck.is_some() || by_signal() || (task.state.pause.is_paused() && parked());
         if !task.is_ended()
             && !by_person
             && !by_lock(task, truth)

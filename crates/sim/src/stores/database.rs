@@ -1,13 +1,13 @@
 //! A server's connection to a database that it shares with others.
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Ready, TaskId, Timestamp};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
-    EnqueuedTasks, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now, Outcome, Page,
-    Quarantine, Queries, QueueState, Retention, ServerId, ServerState, Service, ServiceLease, SessionId,
-    SessionRenewal, SessionState, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
-    memory::SharedStore,
+    EnqueuedTasks, Envelope, JournalEntry, JournalQuery, JournalSize, Leadership, Leave, LimitState, Loaded,
+    LogLine, Members, Now, Outcome, Page, Quarantine, Queries, QueueState, Record, RecordKind, Retention,
+    ServerId, ServerState, Service, ServiceLease, SessionId, SessionRenewal, SessionState, SizeQuery, Store,
+    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced, memory::SharedStore,
 };
 
 use super::EnqueuedThere;
@@ -251,6 +251,31 @@ impl Queries for Database {
 
     async fn locks(&self, after: Option<&LockName>, limit: usize) -> Result<Vec<Lock>, StoreError> {
         read!(self, self.rows.locks(after, limit))
+    }
+
+    async fn records_by_name(
+        &self,
+        kind: RecordKind,
+        names: &[Name],
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        read!(self, self.rows.records_by_name(kind, names))
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        read!(self, self.rows.records(kind, after, limit))
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        read!(self, self.rows.journal(query))
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        read!(self, self.rows.journal_sizes(query))
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {

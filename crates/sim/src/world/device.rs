@@ -24,6 +24,8 @@ pub(crate) enum Operation {
     /// The call of a database write, and its answer.
     There,
     Back,
+    /// Nothing happens for this number of milliseconds.
+    Wait(u64),
 }
 
 /// The result of an operation.
@@ -154,6 +156,10 @@ impl Device {
                 let Some(ticket) = inner.waiting.pop_front() else { return };
                 (ticket, inner.slow_until > world.now())
             };
+            if let Operation::Wait(ms) = ticket.operation {
+                world.after(ms, "wait", move |_| (ticket.then)(Fate::Done));
+                continue;
+            }
             let faults = &world.config.faults;
             let took =
                 if slow { world.within(200..=SLOW_MS_MAX) } else { world.within(0..=faults.device_ms) };

@@ -7,6 +7,8 @@ use windlass_store::{
     AttemptId, Change, Leadership, ServerId, Service, ServiceLease, StoreError, resident::Batch,
 };
 
+use crate::stores::MqttEvent;
+
 /// An action of a store.
 pub(crate) enum Entry {
     /// It uses these changes from now on; they are on their way to the disk.
@@ -31,6 +33,8 @@ pub(crate) enum Entry {
     Refused(StoreError),
     /// The event of a task with this number was published to the topic.
     Announced { task: TaskId, n: u64 },
+    /// Something happened at the MQTT broker.
+    Mqtt(MqttEvent),
 }
 
 /// The actions of all stores that were not checked yet.

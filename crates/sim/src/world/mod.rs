@@ -9,7 +9,9 @@ mod clock;
 mod device;
 mod executor;
 mod journal;
+mod judging;
 mod network;
+mod rest;
 
 use std::{
     cell::{Cell, RefCell},
@@ -38,7 +40,7 @@ use crate::{
     config::Config,
     judge::{Judge, Seen, Violation},
     kinds::Kind,
-    stores::{EnqueuedRows, Queues},
+    stores::{Mqtt, Queues},
     story::Story,
 };
 use agenda::{Agenda, Event};
@@ -69,6 +71,8 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// The state of the broker, in a world with one-way modules.
     pub(crate) queues: Queues,
+    /// The broker of devices.
+    pub(crate) mqtt: Mqtt,
     pub(crate) story: Story,
     pub(crate) judge: RefCell<Judge>,
     /// The actions of this world's stores.
@@ -93,12 +97,14 @@ impl World {
         let mut dice = fastrand::Rng::with_seed(seed);
         let now = Arc::<AtomicU64>::default();
         let config = Config::draw(forced, &mut dice);
+        let journal = Journal::default();
         Rc::new(Self {
             network: Network::default(),
             queues: Queues::default(),
+            mqtt: Mqtt::new(journal.clone()),
             story: Story::new(tell),
             judge: RefCell::new(Judge::new(&config)),
-            journal: Journal::default(),
+            journal,
             servers: Servers::new(&config, &now),
             now,
             steps: Cell::new(0),
@@ -124,26 +130,6 @@ impl World {
     /// The number of delivered events.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()
-    }
-
-    /// Whether every task has ended and is published, if the world publishes, and no client is about to
-    /// submit another one.
-    pub(crate) fn is_finished(&self) -> bool {
-        let truth = &self.judge.borrow().truth;
-        let is_announced = !self.config.announces || truth.unannounced().is_none();
-        let is_taken_in =
-            truth.has_damaged_tasks() || self.servers.enqueued().is_none_or(EnqueuedRows::is_empty);
-        self.submitting.get() == 0
-            && is_taken_in
-            && truth.is_all_ended()
-            && is_announced
-            && self.is_damage_reported()
-    }
-
-    /// Whether an alarm reports every task with damaged rows that a server has found.
-    pub(crate) fn is_damage_reported(&self) -> bool {
-        let reported = || self.judge.borrow().truth.damage_alarms();
-        !self.config.is(Kind::DamagedRows) || self.servers.damaged_tasks() <= reported()
     }
 
     /// A client starts to submit tasks.
@@ -342,51 +328,6 @@ impl World {
             }
         }
         Err(Violation::new("progress", "futures wake one another without end".to_owned()))
-    }
-
-    fn judge(&self) -> Result<(), Violation> {
-        let mut judge = self.judge.borrow_mut();
-        for entry in self.journal.take() {
-            let seen = match entry {
-                Entry::Staged(batch) => Seen::Staged(batch),
-                Entry::Written(change) => {
-                    self.hash_change(&change);
-                    Seen::Written(*change)
-                }
-                Entry::Recovered => Seen::Recovered,
-                Entry::Claimed(id) => Seen::Claimed { id },
-                Entry::Leased { service, lease, at } => Seen::Leased { service, lease, at },
-                Entry::Left(server) => Seen::Left(server),
-                Entry::Led(led) => {
-                    self.count("write of a leader");
-                    Seen::Led(led)
-                }
-                Entry::Deposed => {
-                    self.count("write of a deposed leader");
-                    continue;
-                }
-                Entry::Unled(what) => {
-                    let message = format!("a service wrote without its lease: {what}");
-                    return Err(Violation::new("service leases", message));
-                }
-                Entry::Refused(error) => return Err(Violation::new("rows", error.to_string())),
-                Entry::Announced { task, n } => {
-                    self.count("event announced");
-                    Seen::Announced { task, n }
-                }
-            };
-            judge.see(&seen, self)?;
-        }
-        for seen in std::mem::take(&mut *self.seen.borrow_mut()) {
-            judge.see(&seen, self)?;
-        }
-        Ok(())
-    }
-
-    fn hash_change(&self, change: &windlass_store::Change) {
-        if let windlass_store::Change::Task(change) = change {
-            (change.task.id.0, change.task.state.events).hash(&mut *self.hash.borrow_mut());
-        }
     }
 
     /// Decides the results and times of the operations that wait at devices.

@@ -10,7 +10,7 @@ use super::{
     record::{FORMAT, LimitRecord, LogRecord, Record, SenderRecord, TaskRecord, Totals},
 };
 use crate::{
-    port::{Announced, Loaded, Now, Snapshot, Store, SubmitKey},
+    port::{Announced, JournalKind, JournalQuery, Loaded, Now, RecordKind, Snapshot, Store, SubmitKey},
     stored,
 };
 
@@ -38,6 +38,8 @@ pub async fn export(
     writer.record(&Record::LockFloor(lock_floor(snapshot.store()).await?))?;
     settings(snapshot.store(), &mut writer, now).await?;
     messages(snapshot.store(), &mut writer).await?;
+    records(snapshot.store(), &mut writer).await?;
+    journals(snapshot.store(), &mut writer).await?;
     let mut after = None;
     loop {
         let submitted = snapshot.submitted(after, TASKS).await?;
@@ -102,6 +104,44 @@ async fn settings(store: &dyn Store, writer: &mut Writer<'_>, now: Now) -> Resul
     Ok(())
 }
 
+async fn records(store: &dyn Store, writer: &mut Writer<'_>) -> Result<(), ArchiveError> {
+    for kind in RecordKind::ALL {
+        let mut after = None;
+        loop {
+            let page = store.records(kind, after.as_ref(), ROWS).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.name.clone());
+            for stored in page {
+                let (kind, body) = (kind.code(), stored.body.to_vec());
+                writer.record(&Record::Stored { kind, name: stored.name, body })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn journals(store: &dyn Store, writer: &mut Writer<'_>) -> Result<(), ArchiveError> {
+    for kind in JournalKind::ALL {
+        let (mut pages, mut before) = (Vec::new(), None);
+        // They are read from the newest on, and written from the oldest on.
+        loop {
+            let query = JournalQuery { kind, subject: None, before, limit: ROWS };
+            let page = store.journal(&query).await?;
+            let Some((last, _)) = page.last() else { break };
+            before = Some(*last);
+            pages.push(page);
+            at_most(pages.len() * ROWS, "entries in a journal")?;
+        }
+        for page in pages.into_iter().rev() {
+            let entries = page.into_iter().rev();
+            let entries =
+                entries.map(|(_, entry)| (kind.code(), entry.subject, entry.at, entry.body.to_vec()));
+            writer.record(&Record::Journal(entries.collect()))?;
+        }
+    }
+    Ok(())
+}
+
 async fn messages(store: &dyn Store, writer: &mut Writer<'_>) -> Result<(), ArchiveError> {
     let mut messages = store.messages(AT_ONCE_MAX).await?;
     at_most(messages.len(), "messages on their way")?;
@@ -150,8 +190,7 @@ async fn task(
         )));
     }
     // A worker may have begun a parked attempt as well, before the pause.
-    let is_current = |act: &Act| matches!(act.state, ActState::Ready | ActState::Parked);
-    let is_current = |key| task.act(key).is_some_and(is_current);
+    let is_current = |key| task.act(key).is_some_and(Act::is_current);
     let mut handed_out = loaded.handed_out.clone();
     handed_out.extend(loaded.held());
     handed_out.extend(&loaded.awaited);

@@ -20,8 +20,9 @@ use super::{
 };
 use crate::{
     port::{
-        AlarmChange, AttemptId, Change, Envelope, KeyChange, LimitChange, LockChange, MessageId, Now,
-        Outcome, QueueChange, QueuePause, Sender, SessionId, Store, StoredFlow, SubmitKey, TaskChange,
+        AlarmChange, AttemptId, Change, Envelope, JournalEntry, JournalKind, KeyChange, LimitChange,
+        LockChange, MessageId, Now, Outcome, QueueChange, QueuePause, RecordChange, RecordKind, Sender,
+        SessionId, Store, StoredFlow, SubmitKey, TaskChange,
     },
     resident::TaskRow,
     stored,
@@ -104,6 +105,20 @@ impl Import<'_> {
             Record::Limit(limit) => {
                 let limit = limit.into_limit();
                 Change::Limit(LimitChange { name: limit.name.clone(), limit: Some(limit) })
+            }
+            Record::Stored { kind, name, body } => {
+                let kind = RecordKind::from_code(kind).ok_or_else(|| unknown("record", kind))?;
+                let change = RecordChange::create(kind, name, body.into(), self.now.wall);
+                Change::Record(change.decided_in(self.store.generation()))
+            }
+            Record::Journal(entries) => {
+                let mut read = Vec::with_capacity(entries.len());
+                for (kind, subject, at, body) in entries {
+                    let kind = JournalKind::from_code(kind).ok_or_else(|| unknown("journal", kind))?;
+                    self.bytes += body.len();
+                    read.push(JournalEntry { kind, subject, at, body: body.into() });
+                }
+                Change::Journal(read)
             }
             Record::Queue { name, at, by } => {
                 Change::Queue(QueueChange { name, paused: Some(QueuePause { at, by }) })
@@ -226,6 +241,7 @@ impl Import<'_> {
             events: Vec::new(),
             results: Vec::new(),
             logs: Vec::new(),
+            journal: Vec::new(),
             messages: Vec::new(),
             submit_key: None,
             consumes: None,
@@ -349,6 +365,10 @@ fn wait_of_parked(task: &Task, key: ActKey) -> Option<Waiting> {
 /// The name of a lock that is not stored, for changes that store none.
 fn any_name() -> Result<Name, ArchiveError> {
     Name::new("import").map_err(|error| ArchiveError::Damaged(error.to_string()))
+}
+
+fn unknown(what: &str, code: i64) -> ArchiveError {
+    ArchiveError::Damaged(format!("there is no kind of {what} with the number {code}"))
 }
 
 fn refused(change: &Change, outcome: &Outcome) -> ArchiveError {

@@ -1,7 +1,7 @@
 //! A store in a file: everything that people and programs would miss in another store.
 //!
 //! ```text
-//! windlass-export 4↵   { length  record }…   { length  end: counts, SHA-256 of all before }
+//! windlass-export 5↵   { length  record }…   { length  end: counts, SHA-256 of all before }
 //! ```
 //!
 //! A record is postcard of one thing, with its state as `stored` writes it: so a file is read as long as the stored data

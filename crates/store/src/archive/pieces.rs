@@ -7,7 +7,7 @@ use super::ArchiveError;
 use crate::port::TaskChange;
 
 /// The change that brings a task, in pieces: `unannounced` says after which of its events how many are to be announced.
-/// What is not events comes with the first piece.
+/// What the task waits for comes with the last piece, and everything else with the first.
 pub(super) fn in_pieces(
     mut whole: TaskChange,
     unannounced: &[(u64, u64)],
@@ -17,21 +17,20 @@ pub(super) fn in_pieces(
         ArchiveError::Damaged(format!("what is to be announced of task {task} is not what happened to it"))
     })?;
     let mut events = std::mem::take(&mut whole.events).into_iter();
+    // What a task waits for is published of its last state only.
+    let waits = std::mem::take(&mut whole.waits);
     let (mut pieces, mut next) = (Vec::with_capacity(ends.len()), whole);
     for (end, announces) in ends {
-        let rest = TaskChange {
-            before: end,
-            waits: Vec::new(),
-            results: Vec::new(),
-            submit_key: None,
-            ..next.clone()
-        };
+        let rest = TaskChange { before: end, results: Vec::new(), submit_key: None, ..next.clone() };
         let count = usize::try_from(end - next.before).unwrap_or(usize::MAX);
         let mut task = (*next.task).clone();
         task.state.events = end;
         let events = events.by_ref().take(count).collect();
         pieces.push(TaskChange { task: Arc::new(task), events, announces, ..next });
         next = rest;
+    }
+    if let Some(last) = pieces.last_mut() {
+        last.waits = waits;
     }
     Ok(pieces)
 }

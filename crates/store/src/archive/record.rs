@@ -8,7 +8,7 @@ use windlass_core::{ActKey, Actor, Millis, Name, TaskId, Timestamp};
 use crate::port::{Limit, LogLine, MessageId, Sender, Starts};
 
 /// The newest format, and those before it are read.
-pub(super) const FORMAT: u32 = 4;
+pub(super) const FORMAT: u32 = 5;
 
 /// The first format that has the floor of locks.
 pub(super) const FORMAT_WITH_LOCK_FLOOR: u32 = 3;
@@ -41,6 +41,10 @@ pub(super) enum Record {
     Unannounced { task: TaskId, after: u64, count: u64 },
     /// The floor of locks, first of all. New with format 3.
     LockFloor(u64),
+    /// A trigger or a device, by the number of its kind. New with format 5.
+    Stored { kind: i64, name: Name, body: Vec<u8> },
+    /// Entries of journals, by the numbers of their kinds; oldest first. New with format 5.
+    Journal(Vec<(i64, Name, Timestamp, Vec<u8>)>),
 }
 
 /// How much was taken out of a store, or into one.
@@ -56,7 +60,8 @@ pub struct Totals {
     pub locks: u64,
     /// Alarms.
     pub alarms: u64,
-    /// Limits, paused queues, messages, what is to be announced, and keys that stay by themselves.
+    /// Limits, paused queues, messages, what is to be announced, keys that stay by themselves, triggers, devices, and
+    /// entries of journals.
     pub others: u64,
 }
 
@@ -88,9 +93,11 @@ impl Totals {
             | Record::Queue { .. }
             | Record::Message { .. }
             | Record::Unannounced { .. }
+            | Record::Stored { .. }
             | Record::Key { .. } => {
                 self.others += 1;
             }
+            Record::Journal(entries) => self.others += entries.len() as u64,
             Record::LockFloor(_) | Record::End { .. } => {}
         }
     }

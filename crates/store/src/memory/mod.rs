@@ -13,8 +13,8 @@ mod sessions;
 mod shared;
 mod sink;
 mod snapshot;
+mod starts;
 mod tables;
-mod turns;
 mod waits;
 
 pub use damage::Row;

@@ -6,14 +6,14 @@ mod rows;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Name, Ready, TaskId};
 
 use super::{Row, sink::without_results};
 use crate::port::{
-    Adoption, Announced, Ask, AttemptId, BuiltOn, Change, ClaimOutcome, ClaimRequest, Claimed, Claims,
-    Cluster, Due, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-    StoredFlow, TaskQuery, Unannounced,
+    Adoption, Announced, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due,
+    Envelope, JournalEntry, JournalQuery, JournalSize, Leadership, Leave, LimitState, Loaded, LogLine, Now,
+    Outcome, Page, Quarantine, Queries, QueueState, Record, RecordKind, Retention, SessionId, SessionRenewal,
+    SessionState, SizeQuery, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 use rows::{News, Rows};
 
@@ -106,9 +106,7 @@ impl Store for SharedStore {
     ) -> Result<(Vec<Outcome>, Vec<Option<Vec<Claimed>>>), StoreError> {
         let mut rows = self.rows();
         rows.servers.check(led)?;
-        let mut built_on = BuiltOn::default();
-        let outcomes: Vec<Outcome> =
-            changes.iter().map(|change| built_on.outcome(change, || rows.commit(change))).collect();
+        let outcomes = rows.commit(&changes);
         if outcomes.contains(&Outcome::Committed) {
             self.tell_others(&mut rows);
         }
@@ -293,6 +291,32 @@ impl Queries for SharedStore {
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
         Ok(self.rows().tables.alarms(all, limit))
+    }
+
+    async fn records_by_name(
+        &self,
+        kind: RecordKind,
+        names: &[Name],
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        let rows = self.rows();
+        Ok(names.iter().map(|name| rows.tables.records().get(kind, name).cloned()).collect())
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        Ok(self.rows().tables.records().page(kind, after).take(limit).cloned().collect())
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        Ok(self.rows().tables.records().journal(query))
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        Ok(self.rows().tables.records().journal_sizes(query))
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {

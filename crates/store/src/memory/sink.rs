@@ -11,8 +11,8 @@ use windlass_core::{ActKey, Alarm, AlarmId, Event, Members, Name, Step, Task, Ta
 use super::tables::Tables;
 use crate::{
     port::{
-        Change, Claim, DamagedTask, LogLine, Now, Outcome, Page, QueueChange, Retention, StoreError,
-        StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
+        Change, Claim, DamagedTask, JournalEntry, JournalQuery, JournalSize, LogLine, Now, Page, QueueChange,
+        Retention, SizeQuery, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
     resident::{
         Batch, DamagedLocks, Line, LinePlace, Params, ReadTask, Recovered, Rest, Room, RowSink, TaskRow,
@@ -112,6 +112,7 @@ impl RowSink for MemorySink {
             damaged,
             queues: tables.paused().iter().map(paused).collect(),
             limits: tables.limits().cloned().collect(),
+            records: tables.records().all().cloned().collect(),
             messages: tables.messages().cloned().collect(),
             locks: tables.locks().values().cloned().collect(),
             damaged_locks: DamagedLocks::new(),
@@ -125,11 +126,7 @@ impl RowSink for MemorySink {
         let refused = {
             let mut inner = self.inner();
             let tables = &mut inner.tables;
-            let refused = batch
-                .changes
-                .iter()
-                .map(|change| tables.apply(change))
-                .find(|outcome| *outcome != Outcome::Committed);
+            let refused = batch.changes.iter().find_map(|change| tables.refuses(change));
             for change in &batch.changes {
                 if let Change::Task(change) = change {
                     tables.lay_down(change.task.id, batch.resting.get(&change.task.id).cloned());
@@ -255,6 +252,14 @@ impl RowSink for MemorySink {
 
     async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
         Ok(self.inner().tables.unannounced(limit).into_iter().map(Ok).collect())
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        Ok(self.inner().tables.records().journal(query))
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        Ok(self.inner().tables.records().journal_sizes(query))
     }
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {

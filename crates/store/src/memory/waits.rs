@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{
-    ActKey, ActState, Effect, Free, Millis, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup,
-};
+use windlass_core::{ActKey, Free, Millis, Name, Ready, Task, TaskId, Timestamp, Waiting, Wakeup};
 
-use super::turns::{Starts, Turns};
-use crate::port::{
-    AttemptId, Claim, ClaimRequest, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, LostClaim, Now,
-    QueuePause, QueueState, SessionId, TaskChange,
+use super::starts::Starts;
+use crate::{
+    port::{
+        AttemptId, Claim, ClaimRequest, Claimed, Due, Limit, LimitHolder, LimitState, Loaded, Now,
+        QueuePause, QueueState, SessionId, TaskChange,
+    },
+    rules::{Holder, KeyInLine, KeysInLine, Turn, place_among},
 };
 
 /// One row per (task, wake-up).
@@ -22,7 +23,8 @@ pub(super) struct Waits {
     modules: BTreeSet<Name>,
     /// Claims so far.
     claims: u64,
-    turns: Turns,
+    /// Where the rounds of queues are.
+    turns: BTreeMap<Name, Turn<Option<Box<str>>>>,
     starts: Starts,
 }
 
@@ -45,41 +47,48 @@ struct ClaimColumns {
 /// A ready row in the order of its queue: rank, then age, then order of definition.
 type Place = (i64, TaskId, ActKey);
 
-impl Waits {
-    /// Whether the change would take an attempt away from a session that its author did not know to have it.
-    pub(super) fn overlooked_by(&self, change: &TaskChange) -> bool {
-        let rows = self.rows.get(&change.task.id).into_iter().flatten();
-        let claimed =
-            rows.filter_map(|(wakeup, row)| Some((wakeup, row.waiting.attempt, row.claim.as_ref()?)));
-        claimed.into_iter().any(|(wakeup, attempt, claim)| {
-            matches!(wakeup, Wakeup::Act(key) if change.overlooks(*key, attempt, (claim.number, claim.session)))
-        })
+/// An attempt in line with its key.
+struct InTurn {
+    key: Option<Box<str>>,
+    ready_at: Timestamp,
+    place: Place,
+}
+
+impl KeysInLine<Option<Box<str>>> for &[InTurn] {
+    fn behind(&mut self, turn: &Turn<Option<Box<str>>>) -> Option<Option<Box<str>>> {
+        let behind = self.iter().filter(|of| of.key > turn.key && of.ready_at <= turn.began);
+        behind.map(|of| of.key.clone()).min()
     }
 
-    /// Replaces the rows that the change names. A claim stays with its attempt as long as that is ready.
+    fn first(&mut self) -> Option<Option<Box<str>>> {
+        self.iter().map(|of| of.key.clone()).min()
+    }
+}
+
+impl Waits {
+    /// The session that has the attempt of an act.
+    pub(super) fn holder(&self, task: TaskId, key: ActKey) -> Option<Holder> {
+        let row = self.row(task, key)?;
+        let ClaimColumns { number, session, .. } = *row.claim.as_ref()?;
+        Some(Holder { attempt: row.waiting.attempt, claim: number, session })
+    }
+
+    /// Whether a session has an attempt of a task.
+    pub(super) fn is_held(&self, task: TaskId) -> bool {
+        self.claimed_of(task).next().is_some()
+    }
+
+    /// Replaces the rows that the change names.
     pub(super) fn apply(&mut self, change: &TaskChange) {
         let id = change.task.id;
         let rows = self.rows.entry(id).or_default();
-        let mut before = BTreeMap::new();
-        for effect in &change.waits {
-            let replaced = match effect {
-                Effect::Wait(waiting) => {
-                    self.modules.extend(waiting.ready.iter().map(|ready| ready.module.clone()));
-                    rows.insert(waiting.key, WaitRow { waiting: waiting.clone(), claim: None })
-                }
-                Effect::Forget(wakeup) => rows.remove(wakeup),
-                Effect::Send(_) => None,
-            };
-            if let Some(WaitRow { waiting, claim: Some(claim) }) = replaced {
-                before.insert(waiting.key, (waiting.attempt, claim));
-            }
-        }
-        for (wakeup, (attempt, claim)) in before {
-            let row = rows.get_mut(&wakeup);
-            if let Some(row) = row.filter(|row| row.waiting.ready.is_some() && row.waiting.attempt == attempt)
-            {
-                row.claim = Some(claim);
-            }
+        for (wakeup, waiting) in change.waits_after() {
+            let before = rows.remove(&wakeup);
+            let Some(waiting) = waiting else { continue };
+            self.modules.extend(waiting.ready.iter().map(|ready| ready.module.clone()));
+            let keeps = |row: &WaitRow| change.keeps_claim(wakeup, row.waiting.attempt);
+            let claim = before.filter(keeps).and_then(|row| row.claim);
+            rows.insert(wakeup, WaitRow { waiting: waiting.clone(), claim });
         }
         if rows.is_empty() {
             self.rows.remove(&id);
@@ -104,25 +113,20 @@ impl Waits {
             at: claimed.at,
         });
         let claims = claims.collect();
-        let current = |(key, attempt): (&ActKey, &u32)| {
-            let act = task.act(*key)?;
-            let is_current =
-                matches!(act.state, ActState::Ready | ActState::Parked) && act.attempt == *attempt;
-            is_current.then_some(*key)
-        };
+        let current = |(key, attempt): (&ActKey, &u32)| task.has_current(*key, *attempt).then_some(*key);
         let handed_out = self.handed_out.get(&task.id).into_iter().flatten().filter_map(current).collect();
         Loaded { claims, handed_out, ..Loaded::untouched(task) }
     }
 
-    /// Gives the next in line for `claim request` to a session, as `limits` allow and keys take turns; nothing of tasks that
-    /// are left out.
+    /// Gives the next in line for `claim request` to a session, as `limits` allow; nothing of tasks that are left out. Where
+    /// the queue was ruled when the claim began, keys take turns.
     pub(super) fn claim(
         &mut self,
-        session: SessionId,
+        (session, grace): (SessionId, Millis),
         claim_request: &ClaimRequest,
         limits: &[Limit],
         left_out: &[TaskId],
-        grace: Millis,
+        is_ruled: bool,
         now: Now,
     ) -> Option<Claimed> {
         let wanted = |ready: &Ready| {
@@ -132,9 +136,15 @@ impl Waits {
         };
         let mut line = self.line(wanted);
         line.retain(|(_, task, _)| !left_out.contains(task));
-        let (is_in_round, (_, task, key), fairness) =
-            self.next_in_turn(&self.turns, &claim_request.module, &line)?;
-        self.turns.had(&claim_request.module, fairness, is_in_round, now.wall);
+        let (_, task, key) = if is_ruled {
+            let keys: Vec<InTurn> = line.iter().filter_map(|place| self.in_turn(*place)).collect();
+            let turn = Turn::next(self.turns.get(&claim_request.module), now.wall, &mut &keys[..])?;
+            let first = keys.iter().find(|in_turn| in_turn.key == turn.key)?.place;
+            self.turns.insert(claim_request.module.clone(), turn);
+            first
+        } else {
+            *line.first()?
+        };
         self.claims += 1;
         let number = self.claims;
         let claimed = self.hold(session, task, key, number, grace, now);
@@ -147,26 +157,9 @@ impl Waits {
         !self.line(|ready| ready.module == *queue && ready.fairness.is_some()).is_empty()
     }
 
-    /// Who of a line has the next turn: whether it is in the round, the place and the key.
-    fn next_in_turn(
-        &self,
-        turns: &Turns,
-        module: &Name,
-        line: &[Place],
-    ) -> Option<(bool, Place, Option<Box<str>>)> {
-        let ready = |place: &Place| self.row(place.1, place.2)?.waiting.ready.as_ref();
-        let in_round: BTreeSet<Option<&str>> = line
-            .iter()
-            .filter_map(ready)
-            .filter(|ready| turns.is_in_round(module, ready.fairness.as_deref(), ready.ready_at))
-            .map(|ready| ready.fairness.as_deref())
-            .collect();
-        let places = line.iter().filter_map(|place| {
-            let fairness = ready(place)?.fairness.as_deref();
-            Some((!in_round.contains(&fairness), *place, fairness))
-        });
-        let (is_late, place, fairness) = places.min()?;
-        Some((!is_late, place, fairness.map(Into::into)))
+    fn in_turn(&self, place: Place) -> Option<InTurn> {
+        let ready = self.row(place.1, place.2)?.waiting.ready.as_ref()?;
+        Some(InTurn { key: ready.fairness.clone(), ready_at: ready.ready_at, place })
     }
 
     /// Counts the start of an attempt.
@@ -264,18 +257,12 @@ impl Waits {
         now: Now,
     ) -> Option<Claimed> {
         let row = self.rows.get_mut(&task)?.get_mut(&Wakeup::Act(key))?;
-        let timeout = row.waiting.ready.as_ref()?.timeout;
-        let timeout_at = Millis(now.mono.0.saturating_add(timeout.0).saturating_add(grace.0));
+        let ready = row.waiting.ready.as_ref()?;
+        let timeout_at = now.timeout_at(ready.ready_at, Millis(ready.timeout.0.saturating_add(grace.0)));
         row.claim = Some(ClaimColumns { number, session, at: now.wall, timeout_at, started: now.mono });
         let attempt = row.waiting.attempt;
         self.handed_out.entry(task).or_default().insert(key, attempt);
         claimed(task, row).map(|(claimed, _)| claimed)
-    }
-
-    /// Whether this claim is still there.
-    pub(super) fn has_claim(&self, task: TaskId, lost: &LostClaim) -> bool {
-        let claim = self.row(task, lost.key).and_then(|row| row.claim.as_ref());
-        claim.is_some_and(|claim| claim.number == lost.claim && claim.session == lost.session)
     }
 
     /// What these sessions have and are to stop.
@@ -327,19 +314,23 @@ impl Waits {
     /// How many attempts of its queue stand before this one.
     pub(super) fn place(&self, task: TaskId, key: ActKey) -> Option<u64> {
         let ready = self.row(task, key)?.waiting.ready.as_ref()?;
-        let mut line = self.line(|other| other.module == ready.module);
-        let mut turns = self.turns.clone();
-        let mut before = 0;
-        // As they would be handed out.
-        while let Some((is_in_round, place, fairness)) = self.next_in_turn(&turns, &ready.module, &line) {
-            if place == (ready.rank, task, key) {
-                return Some(before);
-            }
-            turns.had(&ready.module, fairness, is_in_round, Timestamp(i64::MAX));
-            line.retain(|other| *other != place);
-            before += 1;
+        let place = (ready.rank, task, key);
+        let line = self.line(|other| other.module == ready.module);
+        let mut keys: BTreeMap<Option<Box<str>>, (u64, u64)> = BTreeMap::new();
+        for in_turn in line.iter().filter_map(|place| self.in_turn(*place)) {
+            let (count, before) = keys.entry(in_turn.key).or_default();
+            *count += 1;
+            *before += u64::from(in_turn.place < place);
         }
-        None
+        let is_own = |key: &Option<Box<str>>| *key == ready.fairness;
+        let keys = keys.into_iter().map(|(key, (count, before))| KeyInLine {
+            is_own: is_own(&key),
+            key,
+            count,
+            before,
+        });
+        let last = self.turns.get(&ready.module).map(|turn| &turn.key);
+        line.contains(&place).then(|| place_among(keys.collect(), last)).flatten()
     }
 
     /// The queues with their counts.

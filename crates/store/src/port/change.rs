@@ -1,14 +1,18 @@
 //! Changes: what is committed.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use windlass_core::{
-    ActKey, ActState, Actor, Alarm, Effect, Event, EventKind, Json, Lock, LockHolder, LockName,
-    LockTransition, LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp,
+    ActKey, Actor, Alarm, Effect, Event, EventKind, Json, Lock, LockHolder, LockName, LockTransition,
+    LockWaiter, Message, Name, ResolutionKind, Task, TaskId, Timestamp, Waiting, Wakeup,
     planted::{Bug, is_planted},
 };
 
-use super::{Announced, LimitChange, LogLine, LostClaim, SessionId, StoredFlow};
+use super::{Announced, JournalEntry, LimitChange, LogLine, LostClaim, RecordChange, StoredFlow};
+use crate::rules::Holder;
 
 /// One unit of change: all of it is on disk, or none.
 #[derive(Debug, Clone)]
@@ -29,9 +33,13 @@ pub enum Change {
     Limit(LimitChange),
     /// An idempotency key names a task that was there already.
     Key(KeyChange),
+    /// A record is created, updated or deleted.
+    Record(RecordChange),
+    /// Entries of journals.
+    Journal(Vec<JournalEntry>),
     /// Log lines of attempts that go on.
     Logs(Vec<LogLine>),
-    /// These were announced: they leave the outbox. One that is not in it any more is no conflict.
+    /// These were announced and leave the outbox. An event that has left it already does not conflict.
     Announced(Vec<Announced>),
     /// Nothing changes, but something is written all the same: whoever asks whether the store writes asks so.
     Probe,
@@ -84,6 +92,8 @@ pub struct TaskChange {
     pub results: Vec<(ActKey, Json)>,
     /// Log lines that came with the reports in it.
     pub logs: Vec<LogLine>,
+    /// What the journals of devices say about it.
+    pub journal: Vec<JournalEntry>,
     /// Messages it sends.
     pub messages: Vec<Envelope>,
     /// For a new task: the key under which it was submitted.
@@ -110,19 +120,34 @@ impl TaskChange {
     /// conflict: the rules must know what workers have. What a queue publisher offers nobody has begun, so such an attempt may end
     /// where its author knew that.
     #[must_use]
-    pub fn overlooks(&self, key: ActKey, attempt: u32, (claim, session): (u64, SessionId)) -> bool {
+    pub(crate) fn overlooks(&self, key: ActKey, holder: Holder) -> bool {
+        let Holder { attempt, claim, session } = holder;
         if self.reported.iter().any(|(reported, under)| *reported == key && *under < claim) {
             return true;
         }
-        let act = self.task.act(key);
-        let goes_on = act.is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt);
         let started = EventKind::ActStarted { key, attempt };
         let is_known = session.is_publisher() && self.offered.contains(&(key, claim));
-        !goes_on && !is_known && self.events.iter().all(|event| event.kind != started)
+        !self.task.has_ready(key, attempt)
+            && !is_known
+            && self.events.iter().all(|event| event.kind != started)
     }
-}
 
-impl TaskChange {
+    /// Whether a claim of this attempt survives the change.
+    #[must_use]
+    pub fn keeps_claim(&self, wakeup: Wakeup, attempt: u32) -> bool {
+        matches!(wakeup, Wakeup::Act(key) if self.task.has_ready(key, attempt))
+    }
+
+    /// What becomes of each wait that the change names: what is waited for then, or nothing any more.
+    #[must_use]
+    pub fn waits_after(&self) -> BTreeMap<Wakeup, Option<&Waiting>> {
+        let after = self.waits.iter().filter_map(|effect| match effect {
+            Effect::Wait(waiting) => Some((waiting.key, Some(waiting))),
+            Effect::Forget(wakeup) => Some((*wakeup, None)),
+            Effect::Send(_) => None,
+        });
+        after.collect()
+    }
     /// Whether the task has lost its exclusive queue meanwhile. `holder_of` is the holder of a lock now, if it is held.
     pub fn is_fenced_out(&self, holder_of: impl FnOnce(&LockName) -> Option<LockHolder>) -> bool {
         let fence = self.fence.as_ref().filter(|_| !is_planted(Bug::QueueFenceUnchecked));
@@ -168,7 +193,7 @@ pub struct SubmitKey {
 }
 
 /// An idempotency key names a task that was there already and stands for the one that was submitted: whoever submits it
-/// again under the key gets that task, also when it would stand for it no more. The key is kept as those are whose
+/// again under the key gets that task, even once the task would no longer be found as a duplicate. The key is kept as those are whose
 /// tasks were deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChange {

@@ -106,6 +106,15 @@ impl DamagedTask {
         Self::row("limit", name, reason)
     }
 
+    /// A record, such as a trigger or a device.
+    #[must_use]
+    pub fn record(kind: &str, name: &str, fault: impl Display) -> Self {
+        let reason = format!(
+            "the row of {kind} \"{name}\" is damaged: {fault}. The server works without it. Apply it again, or remove it"
+        );
+        Self::row("record", &format!("{kind}.{name}"), reason)
+    }
+
     /// A paused queue. The server keeps it paused.
     #[must_use]
     pub fn queue(name: &Name, fault: impl Display) -> Self {

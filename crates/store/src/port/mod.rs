@@ -1,7 +1,6 @@
 //! What the engine needs from outside, as small object-safe traits.
 
 mod archive;
-mod built_on;
 mod change;
 mod claim;
 mod claims;
@@ -10,18 +9,19 @@ mod cluster;
 mod damaged_rows;
 mod enqueued;
 mod ids;
+mod journal;
 mod limit;
 mod outbox;
 mod param_filter;
 mod quarantine;
 mod queries;
 mod query;
+mod record;
 mod server;
 mod store;
 mod unique;
 
 pub use archive::*;
-pub use built_on::*;
 pub use change::*;
 pub use claim::*;
 pub use claims::*;
@@ -29,12 +29,14 @@ pub use clock::*;
 pub use cluster::*;
 pub use enqueued::*;
 pub use ids::TaskIds;
+pub use journal::*;
 pub use limit::*;
 pub use outbox::*;
 pub use param_filter::*;
 pub use quarantine::*;
 pub use queries::*;
 pub use query::*;
+pub use record::*;
 pub use server::*;
 pub use store::*;
 pub use unique::*;

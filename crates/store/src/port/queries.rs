@@ -1,11 +1,11 @@
 //! Questions to a store, and what changes are built on besides tasks.
 
 use async_trait::async_trait;
-use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Ready, TaskId};
+use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Name, Ready, TaskId};
 
 use super::{
-    LimitState, Loaded, LogLine, Now, Page, QueueState, SessionState, StoreError, StoredAlarm, StoredFlow,
-    TaskQuery,
+    JournalEntry, JournalQuery, JournalSize, LimitState, Loaded, LogLine, Now, Page, QueueState, Record,
+    RecordKind, SessionState, SizeQuery, StoreError, StoredAlarm, StoredFlow, TaskQuery,
 };
 
 /// Reads.
@@ -58,6 +58,27 @@ pub trait Queries: Send + Sync + 'static {
 
     /// The floor of the store's locks: no deleted lock had a higher version, and no free lock that is stored has.
     async fn lock_floor(&self) -> Result<u64, StoreError>;
+
+    /// The records of a kind with these names, in this order, for changes to build on.
+    async fn records_by_name(
+        &self,
+        kind: RecordKind,
+        names: &[Name],
+    ) -> Result<Vec<Option<Record>>, StoreError>;
+
+    /// At most `limit` records of a kind with names above `after`, by name. Damaged ones are left out.
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// Entries of a journal, the newest first, each with its number. Numbers only grow, with gaps.
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError>;
+
+    /// The sizes of entries of a journal, ordered by time, and by number where times are equal.
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError>;
 
     /// All queues that hold or held an attempt, or are paused, by name.
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError>;

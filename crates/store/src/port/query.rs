@@ -147,11 +147,13 @@ pub struct QueueState {
 pub struct Retention {
     /// Ended tasks with all that belongs to them, where their flows do not say for how long.
     pub tasks: Millis,
-    /// Log lines.
+    /// Log lines, and entries of journals that are not kept for less.
     pub logs: Millis,
     /// Tasks of which something is in the outbox stay until it was announced. Without it nobody announces anything, and
     /// the outbox keeps nothing.
     pub keeps_unannounced: bool,
+    /// Messages of devices that came until then go, however new they are: there is no room for more.
+    pub messages_until: Option<Timestamp>,
 }
 
 impl Default for Retention {
@@ -161,6 +163,7 @@ impl Default for Retention {
             tasks: Millis::from_secs(30 * DAY),
             logs: Millis::from_secs(7 * DAY),
             keeps_unannounced: false,
+            messages_until: None,
         }
     }
 }

@@ -64,12 +64,14 @@ pub enum Service {
     Announcing,
     /// Accepting the messages of queues that only one server at a time may read.
     Intake,
+    /// Giving devices their jobs.
+    Devices,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Timekeeping, Self::Sweeping, Self::Enqueuing, Self::Announcing, Self::Intake];
+    pub const ALL: [Self; 6] =
+        [Self::Timekeeping, Self::Sweeping, Self::Enqueuing, Self::Announcing, Self::Intake, Self::Devices];
 
     /// Its name, as stores keep it.
     #[must_use]
@@ -80,6 +82,7 @@ impl Service {
             Self::Enqueuing => "enqueuing",
             Self::Announcing => "announcing",
             Self::Intake => "intake",
+            Self::Devices => "devices",
         }
     }
 }

@@ -88,8 +88,8 @@ pub trait Store: Claims + Queries + Members {
         Ok(loaded.into_iter().map(|loaded| Some(loaded?.task.state.events)).collect())
     }
 
-    /// Commits `changes`, each for itself, but that one fails with those before it of the same task or lock
-    /// ([`BuiltOn`](super::BuiltOn)), and claims in the same transaction for `asks`, as [`Claims::claim`] does. When this
+    /// Commits `changes`, each for itself, but that one fails with those before it of the same task, lock or record
+    /// ([`BuiltOn`](crate::BuiltOn)), and claims in the same transaction for `asks`, as [`Claims::claim`] does. When this
     /// returns, what was committed is on disk, whatever became of the claims.
     ///
     /// Nothing in place of an ask = it is to be claimed by itself: the store does not claim with commits, or not of a

@@ -8,7 +8,7 @@ use std::{
 use windlass_core::{ActKey, Millis, Task, TaskId, Timestamp};
 
 use super::{ClaimRows, Line, limits::Key, scheduler::Scheduler};
-use crate::port::{AttemptId, Claim, Claimed, LostClaim, Now, SessionId};
+use crate::port::{AttemptId, Claim, Claimed, Now, SessionId};
 
 /// All attempts that sessions have.
 #[derive(Debug, Default)]
@@ -96,9 +96,9 @@ impl Claims {
         mem::take(&mut self.rows)
     }
 
-    /// Whether `test` is true for a claim of a task.
-    pub(super) fn any(&self, task: TaskId, test: impl Fn(ActKey, u32) -> bool) -> bool {
-        self.range(task).any(|held| test(held.key, held.attempt))
+    /// Whether a session has an attempt of a task.
+    pub(super) fn any(&self, task: TaskId) -> bool {
+        self.range(task).next().is_some()
     }
 
     /// The acts of a task whose attempts sessions have.
@@ -136,12 +136,6 @@ impl Claims {
             at: held.at,
             module: held.line.module.clone(),
         })
-    }
-
-    /// Whether this claim is still there.
-    pub(super) fn has(&self, task: TaskId, lost: &LostClaim) -> bool {
-        let held = self.get(task, lost.key);
-        held.is_some_and(|held| held.number == lost.claim && held.session == lost.session)
     }
 
     /// When the first timeout is over, or the first claim is to be written down.

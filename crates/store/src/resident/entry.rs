@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use windlass_core::{Act, ActKey, ActState, Direction, Task, Waiting};
+use windlass_core::{ActKey, Direction, Task, Waiting};
 
 use super::bodies::Body;
 use crate::port::TaskChange;
@@ -47,11 +47,7 @@ impl Entry {
         let before = std::mem::replace(&mut self.task, next.clone());
         self.body = self.body_after(change);
         for key in change.acts() {
-            let goes_on = match (before.act(key), next.act(key)) {
-                (Some(before), Some(act)) => before.attempt == act.attempt && is_current(act),
-                _ => false,
-            };
-            if !goes_on {
+            if !before.act(key).is_some_and(|before| next.has_current(key, before.attempt)) {
                 self.handed_out.remove(&key);
             }
         }
@@ -62,13 +58,11 @@ impl Entry {
 pub(super) fn may_have_been_handed_out(task: &Task) -> BTreeSet<ActKey> {
     task.open_acts()
         .filter(|(key, act)| {
-            is_current(act) && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
+            let is_for_workers = || task.action(*key).is_some_and(|action| action.worker().is_some());
+            act.is_current()
+                && (key.direction == Direction::Rollback || task.state.steps[key.step].touched)
+                && is_for_workers()
         })
         .map(|(key, _)| key)
         .collect()
-}
-
-/// Whether the act has an attempt that is not settled.
-pub(super) fn is_current(act: &Act) -> bool {
-    matches!(act.state, ActState::Ready | ActState::Parked)
 }

@@ -1,6 +1,6 @@
 //! Giving attempts to sessions and taking them away, and what of that outlives a start.
 
-use windlass_core::{ActKey, ActState, Millis, TaskId};
+use windlass_core::{ActKey, Millis, TaskId};
 
 use super::{Batch, Line, LinePlace, Resident, claims::Held, limits::Key, state::Inner};
 use crate::port::{AttemptId, Claim, ClaimRequest, Claimed, Now, SessionId, StoreError, TAKEN_KEPT_AFTER};
@@ -24,8 +24,9 @@ impl Resident {
             return claimed;
         }
         for claim_request in claim_requests {
+            let is_ruled = inner.scheduler.queues.is_ruled(&claim_request.module);
             for _ in 0..claim_request.free {
-                let Some(place) = inner.scheduler.queues.pop(claim_request, now.mono) else { break };
+                let Some(place) = inner.scheduler.queues.pop(claim_request, is_ruled, now) else { break };
                 let attempt =
                     inner.scheduler.active.get(&place.task).and_then(|entry| entry.task.act(place.key));
                 let Some(attempt) = attempt.map(|act| act.attempt) else { continue };
@@ -58,8 +59,8 @@ impl Inner {
     pub(super) fn restore(&mut self, claims: Vec<(TaskId, Claim)>, now: Now) {
         for (task, claim) in claims {
             let Claim { key, attempt, number, session, at } = claim;
-            let act = self.scheduler.active.get(&task).and_then(|entry| entry.task.act(key));
-            if act.is_none_or(|act| act.state != ActState::Ready || act.attempt != attempt) {
+            let entry = self.scheduler.active.get(&task);
+            if !entry.is_some_and(|entry| entry.task.has_ready(key, attempt)) {
                 self.scheduler.claims.forget_row(task, key);
                 continue;
             }
@@ -100,7 +101,7 @@ impl Inner {
         let AttemptId { task, key, attempt: number, claim } = attempt;
         let ready = self.scheduler.published_ready(task, key)?;
         let grace = session.timeout_grace(self.scheduler.sessions.is_attached(session));
-        let timeout_at = Millis(now.mono.0.saturating_add(ready.timeout.0).saturating_add(grace.0));
+        let timeout_at = now.timeout_at(ready.ready_at, Millis(ready.timeout.0.saturating_add(grace.0)));
         let place = LinePlace { rank: ready.rank, task };
         let begins_deadline = !session.is_publisher() && self.scheduler.begins_deadline(task, key);
         let held = Held {

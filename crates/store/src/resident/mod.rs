@@ -4,7 +4,8 @@
 //! gets every change in order and is read only for what has ended. A commit is three steps:
 //!
 //! ```text
-//! commit ─▶ Scheduler::stage     versions checked, state replaced, old queue rows taken away   (memory)
+//! commit ─▶ BuiltOn::decide      the rule that all stores share, over what is staged          (memory)
+//!        ─▶ Scheduler::stage     state replaced, old queue rows taken away                    (memory)
 //!        ─▶ RowSink::write       one transaction, shared with whatever else waits             (disk)
 //!        ─▶ Scheduler::publish   new queue rows, due times and messages become visible        (memory)
 //! ```
@@ -26,6 +27,7 @@ mod limiting;
 mod limits;
 mod list;
 mod messages;
+mod overlay;
 mod place;
 mod publishing;
 mod queue;
@@ -37,11 +39,10 @@ mod sink;
 mod standing;
 mod state;
 mod store;
-mod submit_keys;
 mod ticket;
 mod turns;
-mod uniqueness;
 mod unused_flows;
+mod view;
 mod waking;
 
 pub use bodies::Room;

@@ -26,7 +26,7 @@ impl Resident {
             let inner = self.inner();
             let queues = &inner.scheduler.queues;
             if let Some(own) = queues.same_key_before(task, key, &ready) {
-                return Ok(Some(own + queues.turns_before(&ready, own)));
+                return Ok(Some(queues.place(&ready, own)));
             }
         }
         let place = LinePlace { rank: ready.rank, task };
@@ -47,7 +47,7 @@ impl Resident {
         for (line, reach) in lines {
             before += self.sink.line_count(&line, reach, place).await?;
         }
-        Ok(Some(before + self.inner().scheduler.queues.turns_before(&ready, before)))
+        Ok(Some(self.inner().scheduler.queues.place(&ready, before)))
     }
 
     /// What is ready of an act of a task that rests.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use windlass_core::{
-    ActKey, Effect, Ready, TaskId, Waiting, Wakeup,
+    ActKey, Effect, Ready, Task, TaskId, Waiting, Wakeup, is_adhoc,
     planted::{Bug, is_planted},
     waiting,
 };
 
 use super::scheduler::{Scheduler, wakeup};
-use crate::port::{Change, TaskChange};
+use crate::port::{Change, KeyChange, SubmitKey, TaskChange};
 
 impl Scheduler {
     /// A staged change is on disk: what it made ready, due or sent becomes visible, unless a later change has
@@ -18,19 +18,18 @@ impl Scheduler {
         match change {
             Change::Task(change) => self.publish_task(change),
             Change::Alarm(change) => {
-                let Some(alarm) = &change.alarm else { return };
-                let latest =
-                    self.alarms.get(&alarm.id.0).is_some_and(|staged| staged.version == change.before + 1);
-                if latest {
-                    self.alarms.remove(&alarm.id.0);
+                if let Some(alarm) = &change.alarm {
+                    self.alarms.settle(alarm.id.clone(), change.before + 1, &self.reads);
                 }
             }
             Change::Lock(change) => self.publish_messages(&change.messages),
-            Change::Key(change) => self.submit_keys.settle(&change.key),
+            Change::Key(KeyChange { key, task, .. }) => self.settle_key(*task, key),
             Change::Consume(_)
             | Change::Flow(_)
             | Change::Queue(_)
             | Change::Limit(_)
+            | Change::Record(_)
+            | Change::Journal(_)
             | Change::Logs(_)
             | Change::Announced(_)
             | Change::Probe => {}
@@ -40,9 +39,11 @@ impl Scheduler {
     fn publish_task(&mut self, change: &TaskChange) {
         let id = change.task.id;
         if let Some(key) = &change.submit_key {
-            self.submit_keys.settle(key);
+            self.settle_key(id, key);
         }
-        self.settle_unique(change);
+        if change.before == 0 {
+            self.settle_new(change);
+        }
         self.catch_up(change);
         self.publish_messages(&change.messages);
         if let Some(entry) = self.active.get_mut(&id) {
@@ -71,6 +72,21 @@ impl Scheduler {
             if still_waits && !self.is_recovering(id, published) {
                 self.publish_wait(id, published);
             }
+        }
+    }
+
+    fn settle_key(&mut self, task: TaskId, key: &SubmitKey) {
+        self.submit_keys.settle(key.scope, (task, key.fingerprint), &self.reads);
+    }
+
+    /// A new task is on disk.
+    fn settle_new(&mut self, change: &TaskChange) {
+        let Task { id, flow, .. } = &*change.task;
+        if let Some(key) = change.unique() {
+            self.unique.settle(key, *id, &self.reads);
+        }
+        if is_adhoc(flow.name.as_str()) {
+            self.brought.settle(flow.name.clone(), *id, &self.reads);
         }
     }
 

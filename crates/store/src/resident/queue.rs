@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 
 use windlass_core::{
-    ActKey, Millis, Name, Ready, TaskId,
+    ActKey, Name, Ready, TaskId,
     planted::{Bug, is_planted},
 };
 
 use super::{
     LimitedLine, Line, LinePlace,
-    limits::LimitUse,
+    limits::{Key, LimitUse},
     standing::{Admission, Place, Standing},
-    turns::{Candidate, Keyed, Position},
+    turns::{KeyTurn, Keyed},
 };
-use crate::port::{ClaimRequest, QueuePause, QueueState};
+use crate::{
+    port::{ClaimRequest, Now, QueuePause, QueueState},
+    rules::{KeyInLine, KeysInLine, Turn, place_among},
+};
 
 /// The ready attempts of all modules.
 #[derive(Debug, Default)]
@@ -30,6 +33,8 @@ pub(super) struct Queue {
     commands: BTreeMap<Name, Standing>,
     /// Attempts with keys, if there are any.
     pub(super) keyed: Option<Box<Keyed>>,
+    /// Where the round of its keys is.
+    turn: Option<KeyTurn>,
     pub(super) limits: Vec<LimitUse>,
     /// Attempts in memory.
     pub(super) ready: u64,
@@ -77,21 +82,26 @@ impl Queues {
         }
     }
 
-    /// Takes the next for `claim request`.
-    pub(super) fn pop(&mut self, claim_request: &ClaimRequest, now: Millis) -> Option<Place> {
+    /// Whether limits or turns say what of a queue is handed out.
+    pub(super) fn is_ruled(&self, module: &Name) -> bool {
+        let queue = self.modules.get(module);
+        queue.is_some_and(|queue| queue.keyed.is_some() || !queue.limits.is_empty())
+    }
+
+    /// Takes the next for `claim request`: in line, or in turn where the queue was ruled when the claim began.
+    pub(super) fn pop(&mut self, claim_request: &ClaimRequest, is_ruled: bool, now: Now) -> Option<Place> {
         let goes_on = |queue: &&mut Queue| queue.paused.is_none() || is_planted(Bug::QueuePauseIgnored);
         let queue = self.modules.get_mut(&claim_request.module).filter(goes_on)?;
-        let next = if queue.keyed.is_none() && queue.limits.is_empty() {
-            let (place, command) = queue.first(claim_request, |_| true)?;
-            Candidate { turn: 0, place, command, key: None }
-        } else {
-            queue.next_in_turn(claim_request, now, self.awaits_holders)?
+        let next = match is_ruled {
+            true => queue.next_in_turn(claim_request, now, self.awaits_holders)?,
+            false => queue.first(claim_request, |_| true).map(|(place, command)| (None, place, command))?,
         };
-        match &next.key {
-            Some(key) => queue.remove_keyed(&next.command, key, &next.place),
-            None => queue.remove(&next.command, &next.place),
+        let (key, place, command) = next;
+        match &key {
+            Some(key) => queue.remove_keyed(&command, key, &place),
+            None => queue.remove(&command, &place),
         }
-        Some(next.place)
+        Some(place)
     }
 
     pub(super) fn set_paused(&mut self, module: &Name, paused: Option<QueuePause>) {
@@ -118,20 +128,19 @@ impl Queues {
         lines.flat_map(move |line| line.places.range(..place)).map(|place| place.task)
     }
 
-    /// Attempts of other keys that have their turn before this one, which has `own` attempts of its key before it.
-    pub(super) fn turns_before(&self, ready: &Ready, own: u64) -> u64 {
-        let Some(queue) = self.modules.get(&ready.module) else { return 0 };
-        let Some(keyed) = &queue.keyed else { return 0 };
-        let keyless = queue.commands.values().filter_map(|line| line.places.first()).min().map(|first| {
-            let in_memory: usize = queue.commands.values().map(|line| line.places.len()).sum();
-            let waiting = in_memory as u64 + queue.resting();
-            (None, Position { next: (keyed.keyless_turn(), *first), waiting })
-        });
-        let keys = keyed.standing().map(|(key, position)| (Some(key), position));
-        let positions: BTreeMap<Option<&str>, Position> = keyless.into_iter().chain(keys).collect();
-        let Some(this) = positions.get(&ready.fairness.as_deref()) else { return 0 };
-        let others = positions.iter().filter(|(key, _)| **key != ready.fairness.as_deref());
-        others.map(|(_, other)| other.before(this, own)).sum()
+    /// How many attempts are handed out before this one, which has `own` attempts of its key before it.
+    pub(super) fn place(&self, ready: &Ready, own: u64) -> u64 {
+        let Some(queue) = self.modules.get(&ready.module) else { return own };
+        let Some(keyed) = &queue.keyed else { return own };
+        let in_line = |key: Option<Key>, count| {
+            let is_own = key.as_deref() == ready.fairness.as_deref();
+            KeyInLine { key, count, before: own, is_own }
+        };
+        let in_memory: usize = queue.commands.values().map(|line| line.places.len()).sum();
+        let keyless = in_line(None, in_memory as u64 + queue.resting());
+        let keys = keyed.counts().into_iter().map(|(key, count)| in_line(Some(key.clone()), count));
+        let last = queue.turn.as_ref().map(|turn| &turn.key);
+        place_among(keys.chain([keyless]).collect(), last).unwrap_or(own)
     }
 
     /// Attempts of the same key that stand before this one, which has a key.
@@ -247,6 +256,29 @@ impl Queues {
     }
 }
 
+/// The keys of a queue that a claim may have attempts of.
+struct AllowedKeys<'q, W, B> {
+    keyed: Option<&'q mut Keyed>,
+    has_keyless: bool,
+    /// Whether attempts of a command may be claimed, whatever their key.
+    wanted: W,
+    /// Whether a limit keeps the attempts of a command and a key back.
+    keeps_back: B,
+}
+
+impl<W: Fn(&Name) -> bool, B: Fn(&Name, &str) -> bool> KeysInLine<Option<Key>> for AllowedKeys<'_, W, B> {
+    fn behind(&mut self, turn: &KeyTurn) -> Option<Option<Key>> {
+        self.keyed.as_mut()?.next(Some(turn), &self.wanted, &self.keeps_back).map(Some)
+    }
+
+    fn first(&mut self) -> Option<Option<Key>> {
+        if self.has_keyless {
+            return Some(None);
+        }
+        self.keyed.as_mut()?.next(None, &self.wanted, &self.keeps_back).map(Some)
+    }
+}
+
 impl Queue {
     /// The first in line without a key, of those commands that are `allowed`.
     fn first(&self, claim_request: &ClaimRequest, allowed: impl Fn(&Name) -> bool) -> Option<(Place, Name)> {
@@ -260,42 +292,50 @@ impl Queue {
         }
     }
 
-    /// The next for `claim request`, as limits allow and keys take turns.
+    /// The next for `claim request`, as limits allow and keys take turns, with its key.
     fn next_in_turn(
         &mut self,
         claim_request: &ClaimRequest,
-        now: Millis,
+        now: Now,
         awaits_holders: bool,
-    ) -> Option<Candidate> {
+    ) -> Option<(Option<Key>, Place, Name)> {
         if awaits_holders && self.limits.iter().any(|used| used.limit.running.is_some()) {
             return None;
         }
-        let passed: Vec<_> = self.limits.iter_mut().flat_map(|used| used.pass(now)).collect();
-        let limits = std::mem::take(&mut self.limits);
-        let allowed = |command: &Name| !limits.iter().any(|used| used.keeps_back(command, None));
-        let keyless = self.first(claim_request, allowed);
-        let next = match &mut self.keyed {
-            None => keyless.map(|(place, command)| Candidate { turn: 0, place, command, key: None }),
-            Some(keyed) => {
-                passed.iter().for_each(|key| keyed.let_stand(key));
-                let turn = keyed.keyless_turn();
-                let keyless = keyless.map(|(place, command)| Candidate { turn, place, command, key: None });
-                let is_named = |command: &Name| {
-                    claim_request.commands.as_ref().is_none_or(|commands| commands.contains(command))
-                };
-                let next = keyed.first(
-                    |command| is_named(command) && allowed(command),
-                    |command, key| limits.iter().any(|used| used.keeps_back(command, Some(key))),
-                );
-                let next = keyless.into_iter().chain(next).min();
-                if let Some(next) = &next {
-                    keyed.had(next.turn, next.key.as_ref());
-                }
-                next
-            }
+        let passed: Vec<_> = self.limits.iter_mut().flat_map(|used| used.pass(now.mono)).collect();
+        if let Some(keyed) = &mut self.keyed {
+            passed.iter().for_each(|key| keyed.let_stand(key));
+        }
+        let is_named = |command: &Name| {
+            claim_request.commands.as_ref().is_none_or(|commands| commands.contains(command))
         };
+        let limits = std::mem::take(&mut self.limits);
+        let keeps_back =
+            |command: &Name, key: Option<&str>| limits.iter().any(|used| used.keeps_back(command, key));
+        let keyless = self.first(claim_request, |command| !keeps_back(command, None));
+        let mut keys = AllowedKeys {
+            keyed: self.keyed.as_deref_mut(),
+            has_keyless: keyless.is_some(),
+            wanted: |command: &Name| is_named(command) && !keeps_back(command, None),
+            keeps_back: |command: &Name, key: &str| keeps_back(command, Some(key)),
+        };
+        let turn = Turn::next(self.turn.as_ref(), now.wall, &mut keys);
+        let next = turn.and_then(|turn| {
+            let (place, command) = match &turn.key {
+                None => keyless?,
+                Some(key) => {
+                    let is_allowed =
+                        |command: &Name| (keys.wanted)(command) && !keeps_back(command, Some(key));
+                    keys.keyed.as_ref()?.first_of(key, is_allowed)?
+                }
+            };
+            Some((turn, place, command))
+        });
         self.limits = limits;
-        next
+        let (turn, place, command) = next?;
+        let key = turn.key.clone();
+        self.turn = Some(turn);
+        Some((key, place, command))
     }
 
     fn remove(&mut self, command: &Name, place: &Place) {

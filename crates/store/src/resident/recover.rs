@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use windlass_core::{
-    ActKey, ActState, Millis, Task, TaskId, Timestamp, Wakeup,
+    ActKey, Millis, Task, TaskId, Timestamp, Wakeup,
     planted::{Bug, is_planted},
     waits,
 };
@@ -46,6 +46,8 @@ impl Scheduler {
         for limit in recovered.limits {
             scheduler.queues.set_limit(LimitUse::new(limit));
         }
+        let records = recovered.records.into_iter();
+        scheduler.records = records.map(|record| ((record.kind, record.name.clone()), record)).collect();
         scheduler.messages =
             recovered.messages.into_iter().map(|envelope| (envelope.id.clone(), envelope)).collect();
         scheduler.lock_floor = recovered.lock_floor;
@@ -129,18 +131,14 @@ impl Scheduler {
     pub(super) fn take_over(&mut self, before: Self, dropped: impl Iterator<Item = (TaskId, Held)>) {
         self.generation = before.generation + 1;
         self.sessions = before.sessions;
-        self.submit_keys = before.submit_keys.without_staged();
-        self.departures = before.departures.without_waiting();
+        // Reads go on; what was read before is void.
+        self.reads = before.reads;
         self.queues.take_over_starts(before.queues);
         // What was in memory may rest by now, and the other way round.
         self.woken = before.woken + 1;
         for (task, mut held) in before.claims.into_all().chain(dropped) {
-            let current = self
-                .active
-                .get(&task)
-                .and_then(|entry| entry.task.act(held.key))
-                .is_some_and(|act| act.state == ActState::Ready && act.attempt == held.attempt);
-            if current {
+            let entry = self.active.get(&task);
+            if entry.is_some_and(|entry| entry.task.has_ready(held.key, held.attempt)) {
                 self.sessions.hold_again(held.session, task, held.key, held.at, Millis(0));
                 self.queues.hold(&held);
                 held.keep_at = held.keep_at.filter(|_| self.begins_deadline(task, held.key));

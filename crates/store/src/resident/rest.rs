@@ -1,7 +1,7 @@
 //! Tasks at rest: those that nothing will wake soon are on disk only.
 //!
 //! A task leaves memory when the change that lets it rest is on disk, and comes back before it is changed or
-//! due. Whoever reads the disk for what is not in memory tells so before ([`Departures::begin_read`]): what comes
+//! due. Whoever reads the disk for what is not in memory tells so before ([`Reads`]): what comes
 //! back meanwhile, or is written meanwhile, stays until the read is over. What was written before may leave all the
 //! time, as the read finds it. So a task is always found in one of the two, and what was read of one that is not in
 //! memory is what it is.
@@ -14,10 +14,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use windlass_core::{ActKey, ActState, Free, Millis, Name, Ready, TaskId, Timestamp, Waiting, Wakeup, waits};
+use windlass_core::{
+    ActKey, ActState, Effect, Free, Millis, Name, Ready, TaskId, Timestamp, Waiting, Wakeup, waits,
+};
 
-use super::{Batch, entry::may_have_been_handed_out, scheduler::Scheduler, standing::Admission};
-use crate::port::Change;
+use super::{
+    Batch, entry::may_have_been_handed_out, overlay::Reads, scheduler::Scheduler, standing::Admission,
+};
+use crate::port::{Change, TaskChange};
 
 /// When tasks leave memory, and how many come back at once.
 #[derive(Debug, Clone, Copy)]
@@ -148,9 +152,6 @@ impl Default for WakePlace {
 /// What leaves memory once nobody reads the disk who began before.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
-    clock: u64,
-    /// Reads under way, by when they began.
-    reads: BTreeSet<u64>,
     /// Tasks that leave in this version, by when they were ready to.
     waiting: VecDeque<Departure>,
 }
@@ -173,41 +174,31 @@ pub(super) enum Leaves {
 }
 
 impl Departures {
-    /// A read begins; give the number back to [`Self::end_read`].
-    pub(super) fn begin_read(&mut self) -> u64 {
-        self.clock += 1;
-        self.reads.insert(self.clock);
-        self.clock
-    }
-
-    pub(super) fn end_read(&mut self, read: u64) {
-        self.reads.remove(&read);
-    }
-
-    pub(super) fn add(&mut self, task: TaskId, version: u64, leaves: Leaves) {
-        self.waiting.push_back(Departure { at: self.clock, task, version, leaves });
+    pub(super) fn add(&mut self, at: u64, task: TaskId, version: u64, leaves: Leaves) {
+        self.waiting.push_back(Departure { at, task, version, leaves });
     }
 
     /// The next task that may leave.
-    fn next(&mut self) -> Option<Departure> {
-        let oldest = self.reads.first().copied().unwrap_or(u64::MAX);
-        self.waiting.pop_front_if(|departure| departure.at < oldest)
-    }
-
-    /// After a failed write: reads go on, what was to leave is decided anew.
-    pub(super) fn without_waiting(mut self) -> Self {
-        self.waiting.clear();
-        self
+    fn next(&mut self, reads: &Reads) -> Option<Departure> {
+        self.waiting.pop_front_if(|departure| reads.are_over(departure.at))
     }
 }
 
 impl Scheduler {
     /// Has those of the tasks in `batch` rest that may; it is staged.
     pub(super) fn lay_down(&mut self, batch: &mut Batch, policy: &RestPolicy) {
-        let changed = batch.changes.iter().filter_map(|change| match change {
-            Change::Task(change) => Some((change.task.id, change.events.last()?.at)),
-            _ => None,
-        });
+        let tasks = || {
+            batch.changes.iter().filter_map(|change| match change {
+                Change::Task(change) => Some(change),
+                _ => None,
+            })
+        };
+        // Of a task in several pieces, one piece says so.
+        let parked: BTreeSet<TaskId> =
+            tasks().filter(|change| gives_parked(change)).map(|change| change.task.id).collect();
+        let changed = tasks()
+            .filter(|change| !parked.contains(&change.task.id))
+            .filter_map(|change| Some((change.task.id, change.events.last()?.at)));
         for (id, at) in changed {
             // By its last change in the batch, as the task is staged.
             let Some(rest) = self.rest(id, at, policy) else { continue };
@@ -287,12 +278,12 @@ impl Scheduler {
 
     /// A task need not be in memory any more: its change to this version is on disk.
     pub(super) fn let_go(&mut self, id: TaskId, version: u64) {
-        self.departures.add(id, version, Leaves::Task);
+        self.departures.add(self.reads.now(), id, version, Leaves::Task);
     }
 
     /// Takes away what may leave. A task that has changed since stays, and one whose time is near by now.
     pub(super) fn depart(&mut self) {
-        while let Some(Departure { task: id, version, leaves, .. }) = self.departures.next() {
+        while let Some(Departure { task: id, version, leaves, .. }) = self.departures.next(&self.reads) {
             let Some(entry) = self.active.get(&id) else { continue };
             if entry.task.state.events != version {
                 continue;
@@ -324,4 +315,15 @@ pub(super) fn ready_act(waiting: &Waiting) -> Option<(ActKey, &Ready)> {
         (Wakeup::Act(key), Some(ready)) => Some((key, ready)),
         _ => None,
     }
+}
+
+/// Whether a parked attempt waits for a worker: an import is about to note that one may have had it, for which the task
+/// must be in memory.
+fn gives_parked(change: &TaskChange) -> bool {
+    change.waits.iter().any(|effect| match effect {
+        Effect::Wait(Waiting { key: Wakeup::Act(key), ready: Some(_), .. }) => {
+            change.task.act(*key).is_some_and(|act| act.state == ActState::Parked)
+        }
+        _ => false,
+    })
 }

@@ -1,13 +1,9 @@
 //! The state in memory: active tasks and everything that is derived from them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{
-    ActKey, ActState, AlarmId, Effect, Flow, Free, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp,
-    Waiting, Wakeup,
+    ActKey, AlarmId, Effect, Free, Lock, LockName, Millis, Name, Ready, TaskId, Timestamp, Waiting, Wakeup,
     planted::{Bug, is_planted},
 };
 
@@ -15,19 +11,16 @@ use super::{
     bodies::Bodies,
     claims::{Claims, Held},
     entry::Entry,
+    overlay::{Overlay, Reads},
     queue::Queues,
     rest::{Departures, WakePlace},
     sessions::Sessions,
-    submit_keys::SubmitKeys,
     unused_flows::Leaving,
 };
 use crate::port::{
-    Change, Due, Envelope, KeyChange, LostClaim, MessageId, Now, Outcome, StoredAlarm, StoredFlow, SubmitKey,
+    Change, Due, Envelope, KeyChange, MessageId, Now, Record, RecordChange, RecordKind, StoredFlow,
     TaskChange, UniqueKey,
 };
-
-/// The versions of alarms, as far as there are any.
-pub(super) type AlarmVersions = BTreeMap<AlarmId, u64>;
 
 /// The state in memory.
 #[derive(Debug, Default)]
@@ -40,15 +33,20 @@ pub(super) struct Scheduler {
     pub(super) ahead: Millis,
     pub(super) claims: Claims,
     pub(super) sessions: Sessions,
-    pub(super) submit_keys: SubmitKeys,
-    /// Keys of unique tasks that are on their way to the disk.
-    pub(super) unique: BTreeMap<UniqueKey, TaskId>,
+    /// Reads of the disk that are under way.
+    pub(super) reads: Reads,
+    /// The tasks that idempotency keys name, with the fingerprints of what was submitted.
+    pub(super) submit_keys: Overlay<[u8; 32], (TaskId, [u8; 32])>,
+    /// The newest tasks of unique keys.
+    pub(super) unique: Overlay<UniqueKey, TaskId>,
+    /// Versions of alarms.
+    pub(super) alarms: Overlay<AlarmId, u64>,
+    /// The newest tasks of flows that tasks bring along.
+    pub(super) brought: Overlay<Name, TaskId>,
     /// All versions of each flow, oldest first.
     pub(super) flows: BTreeMap<Name, Vec<StoredFlow>>,
     /// Versions of flows whose rows are damaged.
     pub(super) damaged_flows: BTreeMap<Name, BTreeSet<u32>>,
-    /// Alarms changed by commits on their way to the disk.
-    pub(super) alarms: BTreeMap<Arc<str>, StoredAlarm>,
     /// Messages on disk that no staged change has consumed.
     pub(super) messages: BTreeMap<MessageId, Envelope>,
     /// Messages on their way to the disk that no staged change has consumed.
@@ -57,6 +55,8 @@ pub(super) struct Scheduler {
     pub(super) locks: BTreeMap<LockName, Lock>,
     /// No deleted lock had a higher version.
     pub(super) lock_floor: u64,
+    /// Records.
+    pub(super) records: BTreeMap<(RecordKind, Name), Record>,
     /// Attempts that no session has and that are not handed out: of paused tasks, and those that are to stop.
     pub(super) kept_back: BTreeSet<(TaskId, ActKey)>,
     /// Claims that staged changes have dropped since they were last taken away.
@@ -79,70 +79,47 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    /// Checks a change and makes it what later commits build on. `versions` are those of alarms on disk.
-    pub(super) fn stage(&mut self, change: &Change, versions: &AlarmVersions) -> Outcome {
+    /// Makes a change that was decided what later commits build on.
+    pub(super) fn stage(&mut self, change: &Change) {
+        self.consume(change.consumes());
         match change {
             Change::Task(change) => self.stage_task(change),
-            Change::Alarm(change) => self.stage_alarm(change, versions),
+            Change::Alarm(change) => {
+                let version = change.alarm.as_ref().map(|alarm| (alarm.id.clone(), change.before + 1));
+                version.into_iter().for_each(|(id, version)| self.alarms.stage(id, version));
+            }
             Change::Lock(change) => self.stage_lock(change),
-            Change::Consume(message) if self.has_message(Some(message)) => {
-                self.consume(Some(message));
-                Outcome::Committed
-            }
-            Change::Consume(_) => Outcome::Conflict,
             Change::Flow(stored) => {
-                let versions = self.flows.entry(stored.flow.name.clone()).or_default();
-                if stored.flow.version != versions.last().map_or(0, |newest| newest.flow.version) + 1 {
-                    return Outcome::Conflict;
-                }
-                versions.push(stored.clone());
-                Outcome::Committed
+                self.flows.entry(stored.flow.name.clone()).or_default().push(stored.clone());
             }
-            Change::Queue(change) => {
-                self.queues.set_paused(&change.name, change.paused.clone());
-                Outcome::Committed
+            Change::Queue(change) => self.queues.set_paused(&change.name, change.paused.clone()),
+            Change::Limit(change) => self.set_limit(change),
+            Change::Key(KeyChange { key, task, .. }) => {
+                self.submit_keys.stage(key.scope, (*task, key.fingerprint));
             }
-            Change::Limit(change) => {
-                self.set_limit(change);
-                Outcome::Committed
-            }
-            Change::Key(KeyChange { key, task, .. }) => self.taken(Some(key)).unwrap_or_else(|| {
-                self.submit_keys.stage(*task, key);
-                Outcome::Committed
-            }),
-            Change::Logs(_) | Change::Announced(_) | Change::Probe => Outcome::Committed,
+            Change::Record(change) => self.stage_record(change),
+            Change::Consume(_)
+            | Change::Journal(_)
+            | Change::Logs(_)
+            | Change::Announced(_)
+            | Change::Probe => {}
         }
     }
 
-    fn stage_task(&mut self, change: &TaskChange) -> Outcome {
+    fn stage_record(&mut self, change: &RecordChange) {
+        let key = (change.kind, change.name.clone());
+        match change.record() {
+            Some(record) => drop(self.records.insert(key, record)),
+            None => drop(self.records.remove(&key)),
+        }
+    }
+
+    fn stage_task(&mut self, change: &TaskChange) {
         let id = change.task.id;
-        if let Some(taken) = self.taken(change.submit_key.as_ref()) {
-            return taken;
-        }
-        if !self.has_message(change.consumes.as_ref())
-            || change.is_fenced_out(|name| self.locks.get(name)?.holder)
-            || change.acts().any(|key| {
-                let overlooks =
-                    |held: &Held| change.overlooks(key, held.attempt, (held.number, held.session));
-                self.claims.get(id, key).is_some_and(overlooks)
-            })
-        {
-            return Outcome::Conflict;
-        }
-        let is_lost =
-            |lost: &LostClaim| self.claims.has(id, lost) && self.sessions.is_over(lost.session, lost.at);
-        let builds_on = |entry: &Entry| entry.task.state.events == change.before;
-        if self.active.get(&id).is_some_and(builds_on) && !change.lost.iter().all(is_lost) {
-            return Outcome::Heard;
-        }
-        let is_new = change.before == 0 && self.has_flow(&change.task.flow);
-        let overtakes = self.active.get(&id).is_some_and(|entry| entry.under_way > 0);
+        let mut overtakes = false;
         match self.active.get_mut(&id) {
-            Some(_) if self.generation != change.generation => return Outcome::Conflict,
-            Some(entry) if entry.task.state.events != change.before && !is_planted(Bug::LostUpdate) => {
-                return Outcome::Conflict;
-            }
             Some(entry) => {
+                overtakes = entry.under_way > 0;
                 let before = entry.body;
                 entry.become_task(change);
                 let after = entry.body;
@@ -151,17 +128,17 @@ impl Scheduler {
                     self.depart_body(id);
                 }
             }
-            None if !is_new => return Outcome::Conflict,
             None => {
                 let new = Entry::new(change.task.clone(), BTreeSet::new());
                 self.enter(id, Entry { under_way: 1, ..new });
             }
         }
         if let Some(key) = &change.submit_key {
-            self.submit_keys.stage(id, key);
+            self.submit_keys.stage(key.scope, (id, key.fingerprint));
         }
-        self.stage_unique(change);
-        self.consume(change.consumes.as_ref());
+        if let Some(key) = change.unique().filter(|_| !is_planted(Bug::UniqueOverlooked)) {
+            self.unique.stage(key, id);
+        }
         self.stage_messages(&change.messages);
         for key in change.waits.iter().filter_map(wakeup) {
             self.withdraw(id, key);
@@ -170,19 +147,6 @@ impl Scheduler {
             }
         }
         self.drop_stale_claims(change);
-        Outcome::Committed
-    }
-
-    /// What becomes of a change whose key is taken.
-    pub(super) fn taken(&self, key: Option<&SubmitKey>) -> Option<Outcome> {
-        let (task, key) = self.submit_keys.get(&key?.scope)?;
-        Some(Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint })
-    }
-
-    /// Whether the flow is in the catalogue: one that was read there may not have reached the disk.
-    fn has_flow(&self, flow: &Arc<Flow>) -> bool {
-        let stored = self.flow(&flow.name, Some(flow.version)).map(|stored| stored.flow);
-        stored.is_some_and(|stored| Arc::ptr_eq(&stored, flow) || stored == *flow)
     }
 
     /// Takes what an act waits for out of queues and due times.
@@ -236,10 +200,7 @@ impl Scheduler {
             if task.act(key).is_some_and(|act| act.deadline_at.is_some()) {
                 self.claims.kept(id, key);
             }
-            let goes_on = |attempt: u32| {
-                task.act(key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
-            };
-            if self.claims.get(id, key).is_none_or(|held| goes_on(held.attempt)) {
+            if self.claims.get(id, key).is_none_or(|held| task.has_ready(key, held.attempt)) {
                 continue;
             }
             let Some(claim) = self.claims.remove(id, key) else { continue };

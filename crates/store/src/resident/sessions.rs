@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{ActKey, Millis, TaskId, Timestamp};
+use windlass_core::{
+    ActKey, Millis, TaskId, Timestamp,
+    planted::{Bug, is_planted},
+};
 
 use crate::port::{EXTENSIONS_MAX, Now, SessionId, SessionRenewal, SessionState, WorkerState};
 
@@ -30,12 +33,20 @@ struct Session {
     extensions: u8,
 }
 
+/// The time that leases are counted by. No clock that may be set.
+fn time(now: Now) -> Millis {
+    if is_planted(Bug::LeaseByWallClock) {
+        return Millis(u64::try_from(now.wall.0).unwrap_or(0));
+    }
+    now.mono
+}
+
 impl Sessions {
     pub(super) fn renew(&mut self, renewal: SessionRenewal, now: Now) {
         let known = self.sessions.get(&renewal.session);
         let poll = renewal.poll.after(known.map_or((0, false), |session| session.poll));
         let lease = if poll.1 { renewal.lease } else { renewal.lease_unpolled };
-        let lease_until = Millis(now.mono.0.saturating_add(lease.0));
+        let lease_until = Millis(time(now).0.saturating_add(lease.0));
         let session = self.sessions.entry(renewal.session).or_insert_with(|| Session {
             lease_until,
             lease: renewal.lease,
@@ -62,7 +73,7 @@ impl Sessions {
         for (id, session) in &mut self.sessions {
             if session.extensions < EXTENSIONS_MAX {
                 session.extensions += 1;
-                let lease_until = Millis(now.mono.0.saturating_add(session.lease.0));
+                let lease_until = Millis(time(now).0.saturating_add(session.lease.0));
                 session.lease_until = session.lease_until.max(lease_until);
             }
             self.ends.insert((session.lease_until, *id));
@@ -132,7 +143,7 @@ impl Sessions {
     /// What sessions hold whose lease has ended; those that hold nothing are forgotten.
     pub(super) fn ended(&mut self, now: Now, limit: usize) -> Vec<(SessionId, TaskId, ActKey)> {
         let over: Vec<(Millis, SessionId)> =
-            self.ends.iter().take_while(|(end, _)| *end <= now.mono).copied().collect();
+            self.ends.iter().take_while(|(end, _)| *end <= time(now)).copied().collect();
         let mut lost = Vec::new();
         for (end, id) in over {
             let holds = self.sessions.get(&id).map(|session| &session.holds);

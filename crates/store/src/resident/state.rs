@@ -10,7 +10,7 @@ use std::{
 
 use futures_channel::oneshot;
 use windlass_core::{
-    Millis, Name, TaskId, Timestamp,
+    Millis, TaskId, Timestamp,
     planted::{Bug, is_planted},
 };
 
@@ -19,13 +19,14 @@ use super::{
     claims::Held,
     damaged_locks::held_at_rest,
     entry::may_have_been_handed_out,
-    scheduler::{AlarmVersions, Scheduler},
+    scheduler::Scheduler,
     ticket::{Ticket, lost},
-    uniqueness::Firsts,
+    view::{OnDisk, View},
 };
 use crate::memory::Servers;
-use crate::port::{
-    ADOPTION_GRACE, AlarmChange, BuiltOn, Change, Loaded, Now, Outcome, Quarantine, StoreError, SubmitKey,
+use crate::{
+    port::{ADOPTION_GRACE, Change, Loaded, Now, Outcome, Quarantine, StoreError},
+    rules::BuiltOn,
 };
 
 /// A store with a single owner: what is active lives in memory, a sink writes it down.
@@ -41,12 +42,6 @@ pub struct Resident {
     pub(super) rest: RestPolicy,
     /// Only one at a time brings tasks back that rest.
     pub(super) waking: futures_util::lock::Mutex<()>,
-    /// Only one commit at a time looks for unique tasks and stages what is based on them.
-    pub(super) taking_in_unique: futures_util::lock::Mutex<()>,
-    /// Only one commit at a time reads versions of alarms and stages what is based on them.
-    pub(super) changing_alarms: futures_util::lock::Mutex<()>,
-    /// Only one at a time looks for flows that no task has any more: after which the next look goes on.
-    pub(super) swept_flows: futures_util::lock::Mutex<Option<Name>>,
     /// There is one server at a time, and nothing of it is written: the next one finds that it is gone.
     servers: Mutex<Servers>,
 }
@@ -131,9 +126,6 @@ impl Resident {
             rebuilding: futures_util::lock::Mutex::new(()),
             rest,
             waking: futures_util::lock::Mutex::new(()),
-            taking_in_unique: futures_util::lock::Mutex::new(()),
-            changing_alarms: futures_util::lock::Mutex::new(()),
-            swept_flows: futures_util::lock::Mutex::new(None),
             servers: Mutex::new(Servers::after_fence(u64::from(epoch) << FENCE_BITS)),
         })
     }
@@ -175,7 +167,7 @@ impl Resident {
 
     /// Waits until everything is on disk that was staged by now, in `generation`.
     pub(super) async fn settled(&self, generation: u64) -> Result<(), StoreError> {
-        let (_, ticket) = self.stage(Vec::new(), generation, &[], &Firsts::default(), &AlarmVersions::new());
+        let (_, ticket) = self.stage(Vec::new(), generation, &OnDisk::default());
         if let Some(ticket) = ticket {
             ticket.written().await?;
         }
@@ -202,50 +194,19 @@ impl Resident {
         Ok(())
     }
 
-    /// The keys among `changes` that are on disk.
-    pub(super) async fn taken_keys(
-        &self,
-        changes: &[Change],
-    ) -> Result<Vec<(TaskId, SubmitKey)>, StoreError> {
-        let scopes: Vec<[u8; 32]> =
-            changes.iter().filter_map(Change::submit_key).map(|key| key.scope).collect();
-        if scopes.is_empty() || is_planted(Bug::SubmitKeyForgotten) {
-            return Ok(Vec::new());
-        }
-        Ok(self.sink.submit_keys(&scopes).await?.into_iter().flatten().collect())
-    }
-
-    /// The versions of the alarms that `changes` change. Nobody else may stage such a change until these are.
-    pub(super) async fn alarm_versions(&self, changes: &[Change]) -> Result<AlarmVersions, StoreError> {
-        let mut versions = AlarmVersions::new();
-        for change in changes {
-            if let Change::Alarm(AlarmChange { alarm: Some(alarm), .. }) = change {
-                let staged = self.inner().scheduler.alarms.get(&alarm.id.0).map(|staged| staged.version);
-                let version = match staged {
-                    Some(version) => Some(version),
-                    None => self.sink.alarm(&alarm.id).await?.map(|stored| stored.version),
-                };
-                versions.extend(version.map(|version| (alarm.id.clone(), version)));
-            }
-        }
-        Ok(versions)
-    }
-
     /// The tasks with these ids that are in memory.
     pub(super) fn loaded(&self, ids: &[TaskId]) -> Vec<Option<Loaded>> {
         let inner = self.inner();
         ids.iter().map(|id| inner.scheduler.loaded(*id)).collect()
     }
 
-    /// Stages `changes` and gives those that may be written to the sink. What is on disk for them was looked up
-    /// in `generation`; where that is over, nothing holds of it.
+    /// Stages `changes` and gives those that may be written to the sink. `on_disk` was read in `generation`; where that is
+    /// over, nothing holds of it.
     pub(super) fn stage(
         &self,
         changes: Vec<Change>,
         generation: u64,
-        taken: &[(TaskId, SubmitKey)],
-        firsts: &Firsts<'_>,
-        versions: &AlarmVersions,
+        on_disk: &OnDisk,
     ) -> (Vec<Outcome>, Option<Ticket>) {
         let mut inner = self.inner();
         if inner.void {
@@ -258,15 +219,14 @@ impl Resident {
         let mut batch = Vec::with_capacity(changes.len());
         let mut built_on = BuiltOn::default();
         for change in changes {
-            let outcome = built_on.outcome(&change, || {
-                batch.extend(inner.scheduler.bring_along(&change));
-                on_disk(&change, taken)
-                    .or_else(|| inner.scheduler.repeated(&change, firsts))
-                    .unwrap_or_else(|| inner.scheduler.stage(&change, versions))
-            });
+            let scheduler = &mut inner.scheduler;
+            let view = View { scheduler, on_disk };
+            let outcome = built_on.decide(&change, &view, &view);
             if outcome == Outcome::Committed {
+                batch.extend(scheduler.bring_along(&change));
+                scheduler.stage(&change);
                 if is_planted(Bug::HandedOutEarly) {
-                    inner.scheduler.publish(&change);
+                    scheduler.publish(&change);
                 }
                 batch.push(change);
             }
@@ -316,12 +276,6 @@ impl Resident {
         let handed_out = if never_handed_out { BTreeSet::new() } else { may_have_been_handed_out(&task) };
         Ok(Some(Loaded { handed_out, generation, ..Loaded::untouched(Arc::new(task)) }))
     }
-}
-
-fn on_disk(change: &Change, taken: &[(TaskId, SubmitKey)]) -> Option<Outcome> {
-    let scope = change.submit_key()?.scope;
-    let (task, key) = taken.iter().find(|(_, key)| key.scope == scope)?;
-    Some(Outcome::KeyTaken { task: *task, fingerprint: key.fingerprint })
 }
 
 impl Inner {

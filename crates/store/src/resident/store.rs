@@ -6,16 +6,16 @@ use std::ops::Bound;
 
 use async_trait::async_trait;
 use windlass_core::{
-    ActKey, Alarm, AlarmId, Event, Free, Lock, LockName, Millis, Ready, TaskId,
+    ActKey, Alarm, AlarmId, Event, Free, Lock, LockName, Millis, Name, Ready, TaskId,
     planted::{Bug, is_planted},
 };
 
-use super::{Resident, entry::is_current, queue::Queues, state::Grace};
+use super::{Resident, queue::Queues, state::Grace};
 use crate::port::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, DamagedTask, Due,
-    Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine, Queries,
-    QueueState, Retention, SessionId, SessionRenewal, SessionState, Store, StoreError, StoredAlarm,
-    StoredFlow, TaskQuery, Unannounced,
+    Envelope, JournalEntry, JournalQuery, JournalSize, Leadership, Leave, LimitState, Loaded, LogLine, Now,
+    Outcome, Page, Quarantine, Queries, QueueState, Record, RecordKind, Retention, SessionId, SessionRenewal,
+    SessionState, SizeQuery, Store, StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
 };
 
 #[async_trait]
@@ -97,22 +97,11 @@ impl Store for Resident {
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         let generation = self.current_generation().await?;
-        let keyed = changes.iter().any(|change| change.submit_key().is_some());
-        let alarms = changes.iter().any(|change| matches!(change, Change::Alarm(_)));
-        let only = if alarms { Some(self.changing_alarms.lock().await) } else { None };
-        let versions = self.alarm_versions(&changes).await?;
-        let firsts = self.firsts(&changes).await?;
-        let lookup = keyed.then(|| Lookup::begin(self));
-        let taken = self.taken_keys(&changes).await;
-        let awake = match taken {
-            Ok(taken) => self.bring_back(&changes, generation).await.map(|awake| (awake, taken)),
-            Err(error) => Err(error),
-        };
-        let staged = awake.map(|(_awake, taken)| self.stage(changes, generation, &taken, &firsts, &versions));
-        drop(firsts);
-        drop(only);
-        drop(lookup);
-        let (outcomes, ticket) = staged?;
+        let reading = self.begin_read();
+        let on_disk = self.look_up(&changes).await?;
+        self.bring_back(&changes, generation).await?;
+        let (outcomes, ticket) = self.stage(changes, generation, &on_disk);
+        drop(reading);
         if let Some(ticket) = ticket
             && !is_planted(Bug::AcknowledgedEarly)
         {
@@ -184,9 +173,9 @@ impl Claims for Resident {
         let now = inner.by_now(now);
         let mut adoptions = Vec::with_capacity(attempts.len());
         for id in attempts {
-            let act = inner.scheduler.active.get(&id.task).and_then(|entry| entry.task.act(id.key));
+            let entry = inner.scheduler.active.get(&id.task);
             // A parked attempt is nobody's, but for a moment of an import, in which it waits.
-            let current = act.is_some_and(|act| is_current(act) && act.attempt == id.attempt);
+            let current = entry.is_some_and(|entry| entry.task.has_current(id.key, id.attempt));
             let holder = inner.scheduler.claims.get(id.task, id.key).map(|held| (held.session, held.number));
             let adoption = match holder {
                 _ if !current => Adoption::Gone,
@@ -327,6 +316,35 @@ impl Queries for Resident {
         Ok(self.sound(found))
     }
 
+    async fn records_by_name(
+        &self,
+        kind: RecordKind,
+        names: &[Name],
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        self.current_generation().await?;
+        let records = &self.inner().scheduler.records;
+        Ok(names.iter().map(|name| records.get(&(kind, name.clone())).cloned()).collect())
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.current_generation().await?;
+        let inner = self.inner();
+        Ok(Record::page(&inner.scheduler.records, kind, after).take(limit).cloned().collect())
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        self.sink.journal(query).await
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        self.sink.journal_sizes(query).await
+    }
+
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {
         self.current_generation().await?;
         self.refill_lines(Queues::starved).await?;
@@ -357,24 +375,5 @@ impl Resident {
     fn sound<T>(&self, found: Vec<Result<T, DamagedTask>>) -> Vec<T> {
         let sound = |read: Result<T, DamagedTask>| read.map_err(|damaged| self.quarantine.add(damaged)).ok();
         found.into_iter().filter_map(sound).collect()
-    }
-}
-
-/// A lookup of submit keys on disk; over when this is dropped, also with the future that made it.
-struct Lookup<'a> {
-    store: &'a Resident,
-    number: u64,
-}
-
-impl<'a> Lookup<'a> {
-    fn begin(store: &'a Resident) -> Self {
-        let number = store.inner().scheduler.submit_keys.begin_lookup();
-        Self { store, number }
-    }
-}
-
-impl Drop for Lookup<'_> {
-    fn drop(&mut self) {
-        self.store.inner().scheduler.submit_keys.end_lookup(self.number);
     }
 }

@@ -1,13 +1,9 @@
 //! Flows that tasks brought along, and that have no task any more: they go.
 //!
-//! Whether a flow has tasks is known on disk, and a new one may be staged at any moment. So what is staged before a look
-//! is waited for, and what is staged during it is noted. A task that comes later, or was made of the flow before it
-//! went, [brings it along](Scheduler::bring_along) anew.
+//! Whether a flow has tasks is known on disk; of one that a new task was staged for, the overlay knows it. A task that comes
+//! later, or was made of the flow before it went, [brings it along](Scheduler::bring_along) once more.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Bound,
-};
+use std::{collections::BTreeMap, ops::Bound};
 
 use windlass_core::{ADHOC_PREFIX, Name, is_adhoc};
 
@@ -20,8 +16,8 @@ const LOOK_AT: usize = 1_000;
 /// What is known of flows that go.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
-    /// While a look is under way: flows of which a task was staged since it began.
-    noted: Option<BTreeSet<Name>>,
+    /// The last flow that was looked at: the next look goes on after it.
+    after: Option<Name>,
     /// Those that went last: who has read a task of them just before it was deleted finds them still.
     gone: BTreeMap<Name, StoredFlow>,
 }
@@ -35,9 +31,7 @@ impl Scheduler {
         if change.before != 0 || !is_adhoc(flow.name.as_str()) {
             return None;
         }
-        if let Some(noted) = &mut self.leaving.noted {
-            noted.insert(flow.name.clone());
-        }
+        self.brought.stage(flow.name.clone(), change.task.id);
         if self.flows.contains_key(&flow.name) {
             return None;
         }
@@ -52,22 +46,24 @@ impl Scheduler {
         self.flow(name, Some(version)).or_else(gone)
     }
 
-    /// Begins a look at the flows after one, in the order of their names.
-    fn look(&mut self, after: Option<&Name>) -> Vec<Name> {
-        self.leaving.noted = Some(BTreeSet::new());
-        let from = match after {
+    /// The next flows to look at, in the order of their names.
+    fn look(&mut self) -> Vec<Name> {
+        let from = match &self.leaving.after {
             Some(after) => Bound::Excluded(after.as_str()),
             None => Bound::Included(ADHOC_PREFIX),
         };
         let names = self.flows.range::<str, _>((from, Bound::Unbounded)).map(|(name, _)| name);
         let names = names.take_while(|name| name.as_str().starts_with(ADHOC_PREFIX));
-        names.filter(|name| is_adhoc(name.as_str())).take(LOOK_AT).cloned().collect()
+        let names: Vec<Name> = names.filter(|name| is_adhoc(name.as_str())).take(LOOK_AT).cloned().collect();
+        // The next look goes on where this one ends, and begins again at the end.
+        self.leaving.after = names.get(LOOK_AT - 1).cloned();
+        names
     }
 
-    /// Ends a look: what had no task then and was given none since goes.
-    fn leave(&mut self, unused: impl Iterator<Item = Name>) -> Vec<Name> {
-        let noted = self.leaving.noted.take().unwrap_or_default();
-        let unused: Vec<Name> = unused.filter(|name| !noted.contains(name)).collect();
+    /// Of flows that have no task on disk at most `limit` go that none is staged for.
+    fn leave(&mut self, unused: impl Iterator<Item = Name>, limit: usize) -> Vec<Name> {
+        let unused = unused.filter(|name| self.brought.get(name).is_none()).take(limit);
+        let unused: Vec<Name> = unused.collect();
         let gone = unused.iter().filter_map(|name| Some((name.clone(), self.flows.remove(name)?.pop()?)));
         self.leaving.gone = gone.collect();
         unused
@@ -80,15 +76,12 @@ impl Resident {
         if limit == 0 {
             return Ok(0);
         }
-        let mut after = self.swept_flows.lock().await;
         let generation = self.current_generation().await?;
-        let names = self.inner().scheduler.look(after.as_ref());
-        // The next look goes on where this one ends, and begins anew at the end.
-        *after = names.get(LOOK_AT - 1).cloned();
+        let _reading = self.begin_read();
+        let names = self.inner().scheduler.look();
         if names.is_empty() {
             return Ok(0);
         }
-        self.settled(generation).await?;
         let have_tasks = self.sink.have_tasks(&names).await?;
         let unused = names.into_iter().zip(have_tasks).filter(|(_, has_tasks)| !has_tasks);
         let ticket = {
@@ -96,7 +89,7 @@ impl Resident {
             if inner.void || inner.scheduler.generation != generation {
                 return Ok(0);
             }
-            let unused_flows = inner.scheduler.leave(unused.map(|(name, _)| name).take(limit));
+            let unused_flows = inner.scheduler.leave(unused.map(|(name, _)| name), limit);
             if unused_flows.is_empty() {
                 return Ok(0);
             }

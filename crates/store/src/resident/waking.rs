@@ -23,28 +23,23 @@ pub(super) struct Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         let scheduler = &mut self.store.inner().scheduler;
-        scheduler.departures.end_read(self.number);
-        scheduler.depart();
+        scheduler.reads.end(self.number);
+        scheduler.release();
     }
 }
 
 impl Resident {
     /// Begins a read of what is not in memory.
     pub(super) fn begin_read(&self) -> Reading<'_> {
-        let number = self.inner().scheduler.departures.begin_read();
+        let number = self.inner().scheduler.reads.begin();
         Reading { store: self, number }
     }
 
-    /// Brings those tasks back that `changes` change. They stay until the guard is dropped; a change to one that was
-    /// on its way out conflicts if it leaves meanwhile.
-    pub(super) async fn bring_back(
-        &self,
-        changes: &[Change],
-        generation: u64,
-    ) -> Result<Reading<'_>, StoreError> {
-        let reading = self.begin_read();
+    /// Brings those tasks back that `changes` change. They stay as long as the read that its caller has begun; a change to
+    /// one that was on its way out conflicts if it leaves meanwhile.
+    pub(super) async fn bring_back(&self, changes: &[Change], generation: u64) -> Result<(), StoreError> {
         if self.inner().missing(changes).is_empty() {
-            return Ok(reading);
+            return Ok(());
         }
         let _only = self.waking.lock().await;
         let missing: Vec<TaskId> = self.inner().missing(changes).into_iter().collect();
@@ -59,7 +54,7 @@ impl Resident {
                 }
             }
         }
-        Ok(reading)
+        Ok(())
     }
 
     /// Brings those back whose time comes within the horizon, as far as `limit` of what is due needs them and
@@ -172,6 +167,15 @@ impl Inner {
 }
 
 impl Scheduler {
+    /// A read of the disk is over: what it may have missed is needed no more.
+    fn release(&mut self) {
+        self.submit_keys.release(&self.reads);
+        self.unique.release(&self.reads);
+        self.alarms.release(&self.reads);
+        self.brought.release(&self.reads);
+        self.depart();
+    }
+
     /// A task that rests is in memory again. What is in memory already is newer. One that has ended is brought back
     /// where it is to change, as a child that is undone; if it does not, it leaves again. False = it is damaged, and
     /// stays where it is.

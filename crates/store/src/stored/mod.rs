@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_core::{
-    Actor, Alarm, Event, Flow, Input, Json, Leader, Lock, LockHolder, LockName, LockWaiter, Member, Message,
-    Millis, Parent, State, TaskId, Timestamp,
+    Actor, Alarm, Device, Event, Flow, Input, Json, Leader, Lock, LockHolder, LockName, LockWaiter, Member,
+    Message, Millis, Parent, Presence, State, TaskId, Timestamp,
 };
 
 use self::{
@@ -126,6 +126,8 @@ stored!(write_message, read_message, Message, "a message");
 stored!(write_lock_waiter, read_lock_waiter, LockWaiter, "who waits for a lock");
 stored!(write_tenure, read_tenure, Tenure, "who has a lock");
 stored!(write_alarm, read_alarm, Alarm, "an alarm");
+stored!(write_device, read_device, Device, "a device");
+stored!(write_presence, read_presence, Presence, "the presence of a device");
 
 /// Who has a lock. The first two are written as an `Option` of a holder is. Servers that do not know the third one take
 /// the lock as damaged, and close it.

@@ -7,9 +7,10 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use windlass_core::{
-    ActKey, Action, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Backoff, Cause, Command, Context, Event,
-    EventKind, Failure, Flow, Input, Json, Members, Message, Name, Outcome, Report, Retry, RollbackParams,
-    State, StepDefinition, StuckKind, Task, TaskId, Timestamp, apply,
+    ActKey, Action, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Backoff, Cause, Command, Context,
+    Device, Event, EventKind, Failure, Flow, Input, Json, Members, Message, Millis, Name, Outcome, Presence,
+    PresenceRule, Report, Retry, RollbackParams, State, StepDefinition, StuckKind, Task, TaskId, Timestamp,
+    apply,
 };
 use windlass_store::stored;
 
@@ -170,4 +171,35 @@ fn another_format_and_damage_are_told_apart() {
     let longer = [bytes.as_slice(), &[0]].concat();
     assert!(stored::read_state(&longer).unwrap_err().to_string().contains("ends at byte"));
     assert!(stored::read_state(&[]).unwrap_err().to_string().contains("empty"));
+}
+
+#[test]
+fn format_4_of_devices_and_their_presence_is_read() {
+    let presences = [
+        PresenceRule::Always,
+        PresenceRule::Topic {
+            topic: "site/press-1/status".into(),
+            online: "up".into(),
+            offline: "down".into(),
+        },
+        PresenceRule::KeepAlive(Millis(60_000)),
+        PresenceRule::Learned {
+            topic: "site/press-1/status".into(),
+            online: "up".into(),
+            offline: "down".into(),
+        },
+    ];
+    for (index, presence) in presences.into_iter().enumerate() {
+        let device = Device {
+            name: Name::new("press-1").unwrap(),
+            labels: BTreeMap::from([("site".to_owned(), "nord".to_owned())]),
+            presence,
+            echoes_attempt: index == 1,
+        };
+        let bytes = fixture(&format!("device-4-{index}.bin"), &stored::write_device(&device));
+        assert_eq!(stored::read_device(&bytes).unwrap(), device);
+    }
+    let presence = Presence { online: true, since: Timestamp(1_700_000_000_000), changes: 3 };
+    let bytes = fixture("presence-4.bin", &stored::write_presence(&presence));
+    assert_eq!(stored::read_presence(&bytes).unwrap(), presence);
 }

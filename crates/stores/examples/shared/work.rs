@@ -57,6 +57,7 @@ pub(crate) fn change(
         waits: transition.effects.into_iter().filter(|effect| !matches!(effect, Effect::Send(_))).collect(),
         messages: Vec::new(),
         logs: Vec::new(),
+        journal: Vec::new(),
         submit_key: None,
         consumes: None,
         lost: Vec::new(),

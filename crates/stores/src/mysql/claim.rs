@@ -28,8 +28,8 @@ pub(super) const READ_LIMITS: &str =
 
 /// Claims a row that was read and locked, if it is still as it was read: where a database lets two read the same row as
 /// theirs, one of them gets it.
-const TAKE_CHECKED: &str = "UPDATE windlass_wait SET session = ?, claim = ?, claimed_at = ?, timeout_at = ?,
-    handed_out = attempt, queue = NULL WHERE task = ? AND act = ? AND attempt = ? AND queue = ?";
+const TAKE_CHECKED: &str = "UPDATE windlass_wait SET session = ?, claim = ?, claimed_at = ?,
+    timeout_at = ? + GREATEST(COALESCE(ready_at, 0) - ?, 0), handed_out = attempt, queue = NULL WHERE task = ? AND act = ? AND attempt = ? AND queue = ?";
 
 /// What a session has got by the numbers of claims that its transaction has drawn.
 const TAKEN: &str = "SELECT task, act, attempt, claim FROM windlass_wait FORCE INDEX (by_session)
@@ -52,7 +52,7 @@ pub(super) fn and_command(claiming: Claiming<'_>) -> (String, Vec<Cell<'_>>) {
     (condition, cells)
 }
 
-/// When an attempt that begins now has run too long.
+/// When an attempt that begins now has run too long, unless it became ready later than this server's time.
 pub(super) fn timeout_at(claiming: Claiming<'_>, timeout: i64, grace: Millis) -> i64 {
     to_integer(claiming.now.mono.0).saturating_add(timeout).saturating_add(to_integer(grace.0))
 }
@@ -170,9 +170,10 @@ pub(super) fn add_take(
     place: usize,
     timeout_at: i64,
 ) {
+    let wall = claiming.now.wall.0;
     let mut cells = cells![claiming.session.0];
     cells.push(Cell::Claim(place));
-    cells.extend(cells![claiming.now.wall.0, timeout_at, task, act, attempt, &claiming.claim_request.module]);
+    cells.extend(cells![wall, timeout_at, wall, task, act, attempt, &claiming.claim_request.module]);
     script.add(TAKE_CHECKED, cells);
 }
 

@@ -65,6 +65,13 @@ impl FindSql for Connection {
             keys.flows.iter().map(Cell::from),
             "GROUP BY name",
         );
+        let records = keys.records.iter();
+        script.for_pairs(
+            "SELECT kind, name, version FROM windlass_record FORCE INDEX (PRIMARY) WHERE",
+            ("kind", "name"),
+            records.map(|(kind, name)| (Cell::from(kind.code()), Cell::from(name))),
+            "ORDER BY kind, name FOR UPDATE",
+        );
         script
     }
 }

@@ -18,6 +18,8 @@ const MIGRATIONS: &[(&str, i64)] = &[
     (include_str!("migrations/0004.sql"), 4),
     // Servers that know no exclusive queues cannot read format 4.
     (include_str!("migrations/0005.sql"), 5),
+    // Older servers export no records.
+    (include_str!("migrations/0006.sql"), 6),
 ];
 
 /// The version that this program makes and writes.

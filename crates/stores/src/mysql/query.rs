@@ -1,7 +1,7 @@
 //! Queries beside tasks.
 
-use windlass_core::{AlarmId, LockName, TaskId};
-use windlass_store::Now;
+use windlass_core::{AlarmId, LockName, Name, TaskId};
+use windlass_store::{JournalKind, JournalQuery, Now, RecordKind};
 
 use super::{
     claim::CLAIMED,
@@ -47,6 +47,45 @@ impl QuerySql for Connection {
              ORDER BY l.seq LIMIT {limit}"
         );
         Script::one(&sql, cells![task, to_integer(after)])
+    }
+
+    fn records_by_name(kind: RecordKind, names: &[Name]) -> Script {
+        let mut script = Script::default();
+        let head = format!(
+            "SELECT kind, name, version, body FROM windlass_record WHERE kind = {} AND name",
+            kind.code()
+        );
+        script.for_keys(&head, names.iter().map(Cell::from), "");
+        script
+    }
+
+    fn records(kind: RecordKind, after: Option<&Name>, limit: usize) -> Script {
+        let above = if after.is_some() { "AND name > ?" } else { "" };
+        let sql = format!(
+            "SELECT kind, name, version, body FROM windlass_record WHERE kind = {} {above} ORDER BY name LIMIT {limit}",
+            kind.code()
+        );
+        Script::one(&sql, after.map(Cell::from))
+    }
+
+    fn journal(query: &JournalQuery) -> Script {
+        let (kind, limit) = (query.kind.code(), query.limit);
+        let before = query.before.map_or(i64::MAX, to_integer);
+        let of = if query.subject.is_some() { "AND subject = ?" } else { "" };
+        let sql = format!(
+            "SELECT seq, subject, at, body FROM windlass_journal WHERE kind = {kind} AND seq < {before} {of}
+             ORDER BY seq DESC LIMIT {limit}"
+        );
+        Script::one(&sql, query.subject.as_ref().map(Cell::from))
+    }
+
+    fn journal_sizes(kind: JournalKind, (at, seq): (i64, i64), limit: usize) -> Script {
+        let sql = format!(
+            "SELECT at, seq, CAST(LENGTH(body) AS SIGNED) FROM windlass_journal
+             WHERE kind = {} AND at >= {at} AND (at > {at} OR seq > {seq}) ORDER BY at, seq LIMIT {limit}",
+            kind.code()
+        );
+        Script::one(&sql, [])
     }
 
     fn alarms_by_id(ids: &[AlarmId]) -> Script {

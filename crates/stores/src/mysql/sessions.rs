@@ -18,7 +18,8 @@ use crate::rows::{
 
 /// Writes the claims of a session's own rows, which are locked.
 const TAKE: &str = "ON DUPLICATE KEY UPDATE session = VALUES(session), claim = VALUES(claim),
-    claimed_at = VALUES(claimed_at), timeout_at = VALUES(timeout_at), handed_out = VALUES(attempt),
+    claimed_at = VALUES(claimed_at),
+    timeout_at = VALUES(timeout_at) + GREATEST(COALESCE(ready_at, 0) - VALUES(claimed_at), 0), handed_out = VALUES(attempt),
     queue = NULL, kept_back = NULL";
 
 impl SessionSql for Connection {

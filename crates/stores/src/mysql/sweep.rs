@@ -1,7 +1,7 @@
 //! Deletes what is kept too long: rows are looked for first, and deleted by their keys.
 
 use windlass_core::{TaskId, is_adhoc};
-use windlass_store::{Leadership, Now, Retention};
+use windlass_store::{JournalKind, Leadership, Now, Retention};
 
 use super::{
     commit::NOW,
@@ -28,6 +28,9 @@ impl SweepSql for Connection {
         let mut sweeper = Sweeper { connection: self, led, keeps_unannounced, left: limit };
         sweeper.marks().await?;
         sweeper.logs(until(now, retention.logs)).await?;
+        for kind in JournalKind::ALL {
+            sweeper.entries(kind, kind.until(retention, now.wall).0).await?;
+        }
         sweeper.remains().await?;
         sweeper.tasks("kept_until", now.wall.0).await?;
         sweeper.tasks("kept_since", until(now, retention.tasks)).await?;
@@ -73,6 +76,23 @@ impl Sweeper<'_> {
             }
         }
         self.delete("DELETE FROM windlass_log WHERE seq", old).await
+    }
+
+    /// Entries of a journal.
+    async fn entries(&mut self, kind: JournalKind, until: i64) -> Result<(), Fault> {
+        let old = format!(
+            "SELECT seq FROM windlass_journal WHERE kind = {} AND at <= ? ORDER BY at LIMIT {}",
+            kind.code(),
+            self.left
+        );
+        let mut script = Script::default();
+        script.add(&old, cells![until]);
+        let sets = self.connection.send(script).await?;
+        let mut old = Vec::new();
+        for row in &sets[0] {
+            old.push(Cell::from(row.number(0)?));
+        }
+        self.delete("DELETE FROM windlass_journal WHERE seq", old).await
     }
 
     /// Deletes rows by their keys.

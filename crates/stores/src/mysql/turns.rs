@@ -10,9 +10,9 @@ use super::{
     script::{Cell, Script, cells},
 };
 use crate::rows::{
-    Blocked, Candidate, Columns as _, Fault, KeysInTurn, Link as _, Turn,
+    Blocked, Candidate, Columns as _, Fault, KeyTurn, KeysInTurn, Link as _,
     claims::ruled::{Choice, Claiming, RuledSql, candidate},
-    to_integer,
+    to_integer, write_turn,
 };
 
 impl RuledSql for Connection {
@@ -39,7 +39,7 @@ impl RuledSql for Connection {
     async fn candidates(
         &mut self,
         claiming: Claiming<'_>,
-        turn: Option<&Turn>,
+        turn: Option<&KeyTurn>,
         blocked: &[Blocked],
     ) -> Result<(Vec<Candidate>, KeysInTurn), Fault> {
         let module = &claiming.claim_request.module;
@@ -47,7 +47,7 @@ impl RuledSql for Connection {
         let most = claiming.most + blocked.len();
         let mut script = Script::default();
         // No key is above the last one, and nothing was ready before all time: there is no round.
-        let (key, began) = turn.map_or((&[][..], i64::MIN), |turn| (&turn.key, turn.began));
+        let (key, began) = turn.map_or((&[][..], i64::MIN), |turn| (&turn.key, turn.began.0));
         for (key, until) in [(key, began), (&[][..], i64::MAX)] {
             let next = |above: &str| {
                 format!(
@@ -129,7 +129,7 @@ impl RuledSql for Connection {
         }
         script.add(
             "UPDATE windlass_queue SET turn = ? WHERE name = ?",
-            cells![turn.map(Turn::write), &claiming.claim_request.module],
+            cells![turn.map(write_turn), &claiming.claim_request.module],
         );
         // In the order of their turns.
         finish(self, script, claiming).await

@@ -25,6 +25,7 @@ pub(super) fn add_writes(script: &mut Script, writes: &Writes) {
     add_flows(script, writes);
     add_queues(script, writes);
     add_limits(script, writes);
+    add_records(script, writes);
     let lines = writes
         .logs
         .iter()
@@ -255,4 +256,26 @@ fn add_limits(script: &mut Script, writes: &Writes) {
         "ON DUPLICATE KEY UPDATE queue = VALUES(queue), command = VALUES(command),
          per_key = VALUES(per_key), running = VALUES(running), starts = VALUES(starts), per = VALUES(per)",
     );
+}
+
+/// Records, and entries of journals.
+fn add_records(script: &mut Script, writes: &Writes) {
+    let gone = writes.records.iter().filter(|(_, (record, was_there))| record.is_none() && *was_there);
+    script.for_pairs(
+        "DELETE FROM windlass_record WHERE",
+        ("kind", "name"),
+        gone.map(|((kind, name), _)| (Cell::from(kind.code()), Cell::from(name))),
+        "",
+    );
+    let update = "ON DUPLICATE KEY UPDATE version = VALUES(version), body = VALUES(body)";
+    for (was_there, tail) in [(false, ""), (true, update)] {
+        let records = writes.records.values().filter(|(_, was)| *was == was_there);
+        let records = records.filter_map(|(record, _)| record.as_ref()).map(|record| {
+            cells![record.kind.code(), &record.name, to_integer(record.version), &*record.body]
+        });
+        script.insert("INSERT INTO windlass_record (kind, name, version, body)", records, tail);
+    }
+    let entries = writes.journal.iter();
+    let entries = entries.map(|entry| cells![entry.kind.code(), &entry.subject, entry.at.0, &*entry.body]);
+    script.insert("INSERT INTO windlass_journal (kind, subject, at, body)", entries, "");
 }

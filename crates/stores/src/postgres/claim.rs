@@ -14,12 +14,12 @@ use super::{
     uuid, uuids,
 };
 use crate::rows::{
-    Blocked, Candidate, Columns as _, Fault, KeysInTurn, Link as _, Turn, act_key,
+    Blocked, Candidate, Columns as _, Fault, KeyTurn, KeysInTurn, Link as _, act_key,
     claims::{
         ClaimSql,
         ruled::{Choice, Claiming, RuledSql, candidate},
     },
-    from_integer, small, to_integer,
+    from_integer, small, to_integer, write_turn,
 };
 
 const CLAIM: &str = "WITH next AS (
@@ -37,7 +37,7 @@ const CLAIM: &str = "WITH next AS (
     )
     UPDATE windlass_wait w
     SET session = s.id, claim = nextval('windlass_claim'), claimed_at = $5, handed_out = w.attempt,
-        timeout_at = $6 + w.timeout + CASE WHEN s.attached THEN $7::int8 ELSE $8::int8 END
+        timeout_at = $6 + greatest(w.ready_at - $5, 0) + w.timeout + CASE WHEN s.attached THEN $7::int8 ELSE $8::int8 END
     FROM next, windlass_session s
     WHERE w.task = next.task AND w.act = next.act AND s.id = $4 AND w.session IS NULL AND w.free = 0
     RETURNING w.task, w.act, w.attempt, w.claim, w.rank";
@@ -100,7 +100,7 @@ const CANDIDATES: &str = "WITH RECURSIVE rest AS (
     ) c";
 const HAND_OUT: &str = "UPDATE windlass_wait w
     SET session = $4, claim = nextval('windlass_claim'), claimed_at = $5, handed_out = w.attempt,
-        timeout_at = $6::int8 + w.timeout + $7::int8
+        timeout_at = $6::int8 + greatest(w.ready_at - $5, 0) + w.timeout + $7::int8
     FROM unnest($1::uuid[], $2::int8[], $3::int8[]) AS n (task, act, attempt)
     WHERE w.task = n.task AND w.act = n.act AND w.attempt = n.attempt AND w.session IS NULL AND w.free = 0
     RETURNING w.task, w.act, w.attempt, w.claim, w.rank";
@@ -207,7 +207,7 @@ impl RuledSql for Connection {
     async fn candidates(
         &mut self,
         claiming: Claiming<'_>,
-        turn: Option<&Turn>,
+        turn: Option<&KeyTurn>,
         blocked: &[Blocked],
     ) -> Result<(Vec<Candidate>, KeysInTurn), Fault> {
         let Claiming { claim_request, most, damaged, .. } = claiming;
@@ -223,7 +223,7 @@ impl RuledSql for Connection {
             blocked_keys,
             to_integer(most as u64),
             // Nothing was ready before all time: there is no round.
-            turn.map_or(i64::MIN, |turn| turn.began),
+            turn.map_or(i64::MIN, |turn| turn.began.0),
             uuids(damaged),
         ];
         let rows = self.rows(Batch::one(CANDIDATES, parameters)).await?;
@@ -271,7 +271,7 @@ impl RuledSql for Connection {
         if !names.is_empty() {
             batch.add(BEGIN_STARTS, parameters![names, keys, tasks, acts, mono]);
         }
-        batch.add(SET_TURN, parameters![claim_request.module.as_str(), choice.turn.map(Turn::write)]);
+        batch.add(SET_TURN, parameters![claim_request.module.as_str(), choice.turn.map(write_turn)]);
         let results = self.send(batch.and_commit()).await.map_err(Fault::of_claim)?;
         let mut claimed = in_order(&results[0], session, &claim_request.module, now)?;
         // In the order of their turns.

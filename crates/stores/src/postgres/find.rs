@@ -29,6 +29,8 @@ const UNIQUE: &str = "SELECT u.flow, u.key, u.task FROM unnest($1::text[], $2::b
     JOIN windlass_unique_task u ON u.flow = k.flow AND u.key = k.key
     ORDER BY u.flow, u.key FOR UPDATE OF u";
 const FLOWS: &str = "SELECT name, max(version) FROM windlass_flow WHERE name = ANY($1::text[]) GROUP BY name";
+const RECORDS: &str = "SELECT r.kind, r.name, r.version FROM unnest($1::int8[], $2::text[]) AS k (kind, name)
+    JOIN windlass_record r ON r.kind = k.kind AND r.name = k.name ORDER BY r.kind, r.name FOR UPDATE OF r";
 
 impl FindSql for Connection {
     fn find(keys: &Keys, careful: bool) -> Batch<'_> {
@@ -58,6 +60,9 @@ impl FindSql for Connection {
         batch.add_for(flows.len(), UNIQUE, parameters![flows, values]);
         let names: Vec<&str> = keys.flows.iter().map(|name| name.as_str()).collect();
         batch.add_for(names.len(), FLOWS, parameters![names]);
+        let (kinds, names): (Vec<i64>, Vec<&str>) =
+            keys.records.iter().map(|(kind, name)| (kind.code(), name.as_str())).unzip();
+        batch.add_for(names.len(), RECORDS, parameters![kinds, names]);
         batch.add(TRANSACTION, Vec::new());
         batch
     }

@@ -52,6 +52,7 @@ mod news;
 mod open;
 mod query;
 mod queues;
+mod records;
 mod servers;
 mod sessions;
 mod snapshot;

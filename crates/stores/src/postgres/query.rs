@@ -1,12 +1,12 @@
 //! Queries beside tasks.
 
 use uuid::Uuid;
-use windlass_core::{AlarmId, LockName, TaskId};
-use windlass_store::Now;
+use windlass_core::{AlarmId, LockName, Name, TaskId};
+use windlass_store::{JournalKind, JournalQuery, Now, RecordKind};
 
 use super::{
     connection::{Batch, Connection, parameters},
-    uuid, uuids,
+    records, uuid, uuids,
 };
 use crate::rows::{free_holder_bytes, locks::LockSql, query::QuerySql, to_integer};
 
@@ -60,6 +60,22 @@ impl QuerySql for Connection {
 
     fn logs(task: TaskId, after: u64, limit: usize) -> Batch<'static> {
         Batch::one(LOGS, parameters![uuid(task), to_integer(after), most(limit)])
+    }
+
+    fn records_by_name(kind: RecordKind, names: &[Name]) -> Batch<'_> {
+        records::by_name(kind, names)
+    }
+
+    fn records(kind: RecordKind, after: Option<&Name>, limit: usize) -> Batch<'_> {
+        records::page(kind, after, limit)
+    }
+
+    fn journal(query: &JournalQuery) -> Batch<'_> {
+        records::journal(query)
+    }
+
+    fn journal_sizes(kind: JournalKind, after: (i64, i64), limit: usize) -> Batch<'static> {
+        records::journal_sizes(kind, after, limit)
     }
 
     fn alarms_by_id(ids: &[AlarmId]) -> Batch<'_> {

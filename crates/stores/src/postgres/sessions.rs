@@ -53,7 +53,8 @@ const NAMED: &str = "SELECT w.task, w.act, w.attempt, w.claim, w.session, w.time
     WHERE w.module IS NOT NULL ORDER BY w.task, w.act FOR UPDATE OF w";
 const GRACE: &str = "SELECT coalesce(attached, false) FROM windlass_session WHERE id = $1";
 const ADOPT: &str = "UPDATE windlass_wait w
-    SET session = $5, claim = n.claim, claimed_at = $6, handed_out = w.attempt, timeout_at = n.timeout_at
+    SET session = $5, claim = n.claim, claimed_at = $6, handed_out = w.attempt,
+        timeout_at = n.timeout_at + greatest(w.ready_at - $6, 0)
     FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[]) AS n (task, act, claim, timeout_at)
     WHERE w.task = n.task AND w.act = n.act";
 const RELEASE: &str = "WITH released AS (

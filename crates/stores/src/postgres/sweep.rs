@@ -1,9 +1,12 @@
 //! Deletes what is kept too long: one statement for each kind of row.
 
 use uuid::Uuid;
-use windlass_store::{Leadership, Now, Retention};
+use windlass_store::{JournalKind, Leadership, Now, Retention};
 
-use super::connection::{Batch, Connection, parameters};
+use super::{
+    connection::{Batch, Connection, parameters},
+    records::OLD_ENTRIES,
+};
 use crate::rows::{
     Columns as _, Fault, Link as _,
     sweep::{KEY_KEPT, SweepSql, until},
@@ -80,6 +83,9 @@ impl SweepSql for Connection {
         let mut left = limit;
         let mut sweeper = Sweeper { connection: self, led, keeps_unannounced: retention.keeps_unannounced };
         left -= sweeper.delete(LOGS, until(now, retention.logs), left).await?;
+        for kind in JournalKind::ALL {
+            left -= sweeper.delete_entries(kind, kind.until(retention, now.wall).0, left).await?;
+        }
         left -= sweeper.delete_remains(left).await?;
         left -= sweeper.delete_tasks(OLD, until(now, retention.tasks), left).await?;
         left -= sweeper.delete_tasks(OLD_BY_FLOW, now.wall.0, left).await?;
@@ -105,6 +111,14 @@ impl Sweeper<'_> {
             return Ok(0);
         }
         let batch = Batch::one(sql, parameters![until, most]).led(self.led);
+        Ok(self.connection.rows(batch).await?.len() as i64)
+    }
+
+    async fn delete_entries(&mut self, kind: JournalKind, until: i64, most: i64) -> Result<i64, Fault> {
+        if most <= 0 {
+            return Ok(0);
+        }
+        let batch = Batch::one(OLD_ENTRIES, parameters![until, most, kind.code()]).led(self.led);
         Ok(self.connection.rows(batch).await?.len() as i64)
     }
 

@@ -6,6 +6,7 @@ use windlass_store::{QueuePause, StoredFlow, stored};
 
 use super::{
     connection::{Batch, parameters},
+    records::add_records,
     write_waits::add_waits,
 };
 use crate::rows::{TaskWrite, Writes, act_code, ending_code, sender_bytes, to_integer};
@@ -99,6 +100,7 @@ pub(super) fn add_writes<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     add_locks(batch, writes);
     add_alarms(batch, writes);
     add_settings(batch, writes);
+    add_records(batch, writes);
     let logs = &writes.logs;
     let tasks: Vec<Uuid> = logs.iter().map(|line| Uuid::from_u128(line.task.0)).collect();
     let acts: Vec<i64> = logs.iter().map(|line| act_code(line.key)).collect();

@@ -8,7 +8,7 @@ use super::{Columns, Fault};
 use crate::{OpenError, Schema};
 
 /// The tables with what a store keeps of tasks and of all that belongs to them, in every product.
-pub(crate) const FILLED: [&str; 18] = [
+pub(crate) const FILLED: [&str; 20] = [
     "windlass_task",
     "windlass_wait",
     "windlass_member",
@@ -27,6 +27,8 @@ pub(crate) const FILLED: [&str; 18] = [
     "windlass_limit",
     "windlass_begun",
     "windlass_log",
+    "windlass_record",
+    "windlass_journal",
 ];
 
 /// The number of enqueued tasks.

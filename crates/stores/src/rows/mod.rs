@@ -20,6 +20,7 @@ mod damaged;
 pub(crate) mod enqueued;
 mod fault;
 mod link;
+mod news;
 mod opening;
 pub(crate) mod policy;
 mod reading;
@@ -33,18 +34,19 @@ pub(crate) use archive::{Direct, ENQUEUED, FILLED, RESERVED, RowArchive, SNAPSHO
 pub(crate) use batch::{
     Found, FoundLock, FoundWait, Keys, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, commit, decide, find,
 };
-pub(crate) use claims::{Blocked, Candidate, KeysInTurn, Turn, sessions};
+pub(crate) use claims::{Blocked, Candidate, KeyTurn, KeysInTurn, sessions, write_turn};
 pub(crate) use columns::Columns;
 pub(crate) use damaged::{any_name, count, left_out, limit_or_closed, lock, message, unreadable_alarm};
 pub(crate) use fault::{Fault, Kind, damaged, sound};
 pub(crate) use link::{Answers, Database, Link};
+pub(crate) use news::News;
 pub(crate) use opening::{check_readable, random_bytes};
 pub(crate) use reading::{
     FlowCache, Flows, Listing, Newest, TaskParts, claimed_wait, flows, free_holder_bytes, load, locks, name,
     of_task, only_ended, query, stored_flow,
 };
 pub(crate) use snapshot::DatabaseSnapshot;
-pub(crate) use store::{Dialect, News, RowStore};
+pub(crate) use store::{Dialect, RowStore};
 pub(crate) use version::check_version;
 
 pub(crate) use crate::encoding::*;

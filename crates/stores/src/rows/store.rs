@@ -7,13 +7,14 @@ use tokio::runtime::Handle;
 use windlass_core::{ActKey, Alarm, AlarmId, Event, Lock, LockName, Name, Ready, TaskId, is_adhoc};
 use windlass_store::{
     Adoption, Ask, AttemptId, Change, ClaimOutcome, ClaimRequest, Claimed, Claims, Cluster, Due, Enqueued,
-    EnqueuedTasks, Envelope, Leadership, Leave, LimitState, Loaded, LogLine, Now, Outcome, Page, Quarantine,
-    Queries, QueueState, Retention, SessionId, SessionRenewal, SessionState, Settlement, Standing, Store,
-    StoreError, StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    EnqueuedTasks, Envelope, JournalEntry, JournalQuery, JournalSize, Leadership, Leave, LimitState, Loaded,
+    LogLine, Now, Outcome, Page, Quarantine, Queries, QueueState, Record, RecordKind, Retention, SessionId,
+    SessionRenewal, SessionState, Settlement, SizeQuery, Standing, Store, StoreError, StoredAlarm,
+    StoredFlow, TaskQuery, Unannounced,
 };
 
 use super::{
-    Database as _, Flows, Newest,
+    Database as _, Flows, Newest, News,
     claims::{self, ClaimSql},
     commit::{Asked, CommitSql, Committer},
     enqueued::{self, EnqueuedSql},
@@ -33,18 +34,6 @@ pub(crate) trait Dialect:
 {
     /// How the store learns of what other servers did.
     type News: News;
-}
-
-/// Learns of what other servers and applications did.
-pub(crate) trait News: Send + Sync + 'static {
-    /// Returns when other servers may have done something since the last call.
-    fn next(&self) -> impl Future<Output = ()> + Send;
-
-    /// Returns when an application may have enqueued something since the last call.
-    fn enqueued(&self) -> impl Future<Output = ()> + Send;
-
-    /// Returns when a server may have ended since the last call.
-    fn released(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Tasks in a database on which other servers may work as well.
@@ -324,6 +313,34 @@ impl<D: Dialect> Queries for RowStore<D> {
 
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Alarm>, StoreError> {
         with_link!(self, |inner, link| query::alarms(&mut link, inner.damaged(), all, limit))
+    }
+
+    async fn records_by_name(
+        &self,
+        kind: RecordKind,
+        names: &[Name],
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        let names = names.to_vec();
+        with_link!(self, |inner, link| query::records_by_name(&mut link, inner.damaged(), kind, &names))
+    }
+
+    async fn records(
+        &self,
+        kind: RecordKind,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let page = (kind, after.cloned(), limit);
+        with_link!(self, |inner, link| query::records(&mut link, inner.damaged(), &page))
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        let query = query.clone();
+        with_link!(self, |inner, link| query::journal(&mut link, &query))
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        with_link!(self, |inner, link| query::journal_sizes(&mut link, query))
     }
 
     async fn queues(&self) -> Result<Vec<QueueState>, StoreError> {

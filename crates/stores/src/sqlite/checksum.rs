@@ -37,10 +37,12 @@ pub(super) enum Table {
     Outbox,
     LockFloor,
     Claim,
+    Record,
+    Journal,
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 22] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::Task,
         Self::Active,
         Self::Resting,
@@ -63,6 +65,8 @@ impl Table {
         Self::Outbox,
         Self::LockFloor,
         Self::Claim,
+        Self::Record,
+        Self::Journal,
     ];
 
     /// Its name.
@@ -107,6 +111,8 @@ impl Table {
             Self::Outbox => ("outbox", &["id", "after", "seq"]),
             Self::LockFloor => ("lock_floor", &["one", "version"]),
             Self::Claim => ("claim", &["task", "act", "attempt", "number", "session", "at"]),
+            Self::Record => ("record", &["kind", "name", "version", "body"]),
+            Self::Journal => ("journal", &["seq", "kind", "subject", "at", "body"]),
         }
     }
 

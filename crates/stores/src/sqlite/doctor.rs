@@ -189,6 +189,7 @@ fn consequence(table: Table) -> &'static str {
             "; a server hands out nothing of the limit's queue until the limit is set again or removed"
         }
         Table::Queue => "; a server keeps the queue paused",
+        Table::Record => "; a server works without it until it is applied again",
         Table::Meta => "; a server makes a new key for tokens and refuses tokens made before",
         Table::LockFloor => "; a server sets it above every fencing token that it knows",
         Table::Line => "; a server writes it again from the tasks",

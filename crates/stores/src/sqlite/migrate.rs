@@ -20,6 +20,7 @@ const MIGRATIONS: &[(&str, Rewrite)] = &[
     (include_str!("migrations/0008.sql"), |_| Ok(())),
     (include_str!("migrations/0009.sql"), lock_rows::found_floor),
     (include_str!("migrations/0010.sql"), |_| Ok(())),
+    (include_str!("migrations/0011.sql"), |_| Ok(())),
 ];
 
 /// What a step does with the rows that are there, beyond what SQL can say.

@@ -87,7 +87,8 @@ mod writer;
 use self::{
     opening::{connect, inode_lock, lock, meta, prefill, reserved, room, schema},
     tables::{
-        claim_rows, directory, history_rows, lock_rows, member_rows, outbox, task_rows, touched, unique_rows,
+        claim_rows, directory, history_rows, lock_rows, member_rows, outbox, record_rows, task_rows, touched,
+        unique_rows,
     },
 };
 pub use doctor::{Report, doctor};

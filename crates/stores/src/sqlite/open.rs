@@ -217,7 +217,7 @@ fn prepare_locked(path: &Path, options: &SqliteOptions) -> Result<Connection, Op
 }
 
 /// The tables that a start reads whole: a row that is missing from one of them would be missed by nobody.
-const READ_WHOLE: [&str; 10] = [
+const READ_WHOLE: [&str; 11] = [
     "sqlite_schema",
     "meta",
     "flow",
@@ -228,6 +228,7 @@ const READ_WHOLE: [&str; 10] = [
     "lock",
     "lock_waiter",
     "limit_rule",
+    "record",
 ];
 
 /// Checks that all rows are found of the tables that are read whole, which takes as long as reading them.

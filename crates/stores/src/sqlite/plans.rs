@@ -3,8 +3,8 @@
 use rusqlite::Connection;
 
 use super::{
-    checksum::Table, list, member_rows, migrate, outbox, query, read, recover, resting, snapshot, sweep,
-    unique_rows,
+    checksum::Table, list, member_rows, migrate, outbox, query, read, record_rows, recover, resting,
+    snapshot, sweep, unique_rows,
 };
 
 fn database() -> Connection {
@@ -52,6 +52,10 @@ fn queries_find_their_rows_by_keys() {
         &query::select_submit_key(),
         &unique_rows::select_unique_task(),
         &query::select_logs(),
+        &record_rows::select_journal_of(),
+        &record_rows::select_journal(),
+        record_rows::SELECT_OLD_ENTRIES,
+        record_rows::SELECT_SIZES,
         &query::select_alarm(),
         &list::select_task(),
         &member_rows::select_members(),

@@ -21,7 +21,7 @@ use super::{
     lock_rows::{mend_floor, read_floor, read_locks, read_messages},
     meta,
     read::{any_text, complete, name, stored_flow, task_row},
-    resting,
+    record_rows, resting,
 };
 
 // What recovery reads. A test looks at their plans.
@@ -72,6 +72,7 @@ pub(super) fn recover(
     let (mut tasks, places) = read_tasks(connection, &mut damaged, &mut room)?;
     let queues = read_queues(connection, &mut damaged)?;
     let limits = limits::read(connection, &mut damaged)?;
+    let records = record_rows::read(connection, &mut damaged)?;
     let messages = read_messages(connection, &mut damaged)?;
     let (locks, damaged_locks) = read_locks(connection, &mut damaged)?;
     let lock_floor = read_floor(connection)?;
@@ -97,6 +98,7 @@ pub(super) fn recover(
         damaged,
         queues,
         limits,
+        records,
         messages,
         locks,
         damaged_locks,

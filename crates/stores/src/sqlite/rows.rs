@@ -25,6 +25,7 @@ use super::{
     member_rows::{UPSERT_MEMBER, write_member},
     meta::Meta,
     query::{DELETE_FINAL, SELECT_FINAL_PLACE, SELECT_RESTING_PLACE},
+    record_rows::RecordRows,
     task_rows::{insert_final, insert_submit_key, insert_task, place_at_rest, write_active, write_resting},
     touched::{Draft, Home, Touched},
     unique_rows::UniqueRows,
@@ -55,6 +56,7 @@ pub(super) struct Rows<'c> {
     delete_queue: Statement<'c>,
     insert_log: Statement<'c>,
     limits: LimitRows<'c>,
+    records: RecordRows<'c>,
     pub(super) claims: ClaimRows<'c>,
     unique: UniqueRows<'c>,
     update_latest_at: Statement<'c>,
@@ -126,6 +128,7 @@ impl<'c> Rows<'c> {
                 "INSERT INTO log (seq, task, act, attempt, at, line, checksum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
             limits: LimitRows::new(connection)?,
+            records: RecordRows::new(connection)?,
             claims: ClaimRows::new(connection)?,
             unique: UniqueRows::new(connection)?,
             update_latest_at: prepare("UPDATE meta SET latest_at = ?1, checksum = ?2")?,
@@ -175,6 +178,14 @@ impl<'c> Rows<'c> {
             Change::Limit(change) => {
                 self.limits.write(change)?;
                 None
+            }
+            Change::Record(change) => {
+                self.records.write(change)?;
+                None
+            }
+            Change::Journal(entries) => {
+                self.records.append(entries)?;
+                entries.last().map(|entry| entry.at)
             }
             Change::Key(KeyChange { key, task, at }) => {
                 insert_submit_key(&mut self.insert_submit_key, key, *task, *at, true)?;
@@ -232,6 +243,7 @@ impl<'c> Rows<'c> {
         }
         self.history.write(change, &mut draft.place)?;
         self.write_logs(&change.logs)?;
+        self.records.append(&change.journal)?;
         self.locks.send(&change.messages)?;
         self.locks.consume(change.consumes.as_ref())?;
         Ok(())

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use futures_channel::oneshot;
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_store::{
-    DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced,
-    UniqueKey,
+    DamagedTask, JournalEntry, JournalQuery, JournalSize, LogLine, Now, Page, Retention, SizeQuery,
+    StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, Room, RowSink, WakePlace, Written},
 };
 
@@ -26,7 +26,7 @@ use super::{
     open::{OpenError, SqliteOptions, prepare},
     outbox, query,
     readers::Readers,
-    resting, unique_rows,
+    record_rows, resting, unique_rows,
     writer::{Command, Writer},
 };
 
@@ -221,6 +221,15 @@ impl RowSink for SqliteSink {
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
         self.readers()?.ask(move |connection| query::logs(connection, task, after, limit)).await
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        let query = query.clone();
+        self.readers()?.ask(move |connection| record_rows::journal(connection, &query)).await
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        self.readers()?.ask(move |connection| record_rows::journal_sizes(connection, query)).await
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

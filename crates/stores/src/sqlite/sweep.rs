@@ -22,6 +22,7 @@ use super::{
     outbox::{DELETE_UNANNOUNCED, IS_UNANNOUNCED},
     query::SELECT_RESTING_PLACE,
     read::from_sql,
+    record_rows,
 };
 
 /// Tasks looked at in one go, in each status.
@@ -94,6 +95,7 @@ impl Sweeper {
         let limit = to_integer(limit as u64);
         let mut left = limit;
         left -= delete_logs(connection, until(retention.logs), left)?;
+        left -= record_rows::sweep(connection, retention, now, left)?;
         left -= delete_remains(connection, left)?;
         let cut = Cut::new(connection, now.wall, retention)?;
         for index in 0..ENDED.len() {

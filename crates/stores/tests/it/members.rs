@@ -121,8 +121,12 @@ fn members_go_when_their_task_does_a_little_at_a_time() {
     let flow = story.task.flow.clone();
     let mut kept = self::story(&flow, id(2, 2), 3);
     write(&sink, vec![kept.accept(4)]);
-    let retention =
-        Retention { tasks: Millis::from_secs(60), logs: Millis::from_secs(60), keeps_unannounced: false };
+    let retention = Retention {
+        tasks: Millis::from_secs(60),
+        logs: Millis::from_secs(60),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     for _ in 0..100 {
         let gone = wait(sink.sweep(&retention, now(3_600_000), 3)).unwrap();
         assert!(gone <= 3, "{gone} rows at once");

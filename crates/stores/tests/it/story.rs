@@ -141,6 +141,7 @@ impl Story {
             waits: Vec::new(),
             results,
             logs: Vec::new(),
+            journal: Vec::new(),
             messages,
             submit_key: None,
             consumes: None,

@@ -47,7 +47,8 @@ fn a_child_that_succeeded_stays_until_the_topmost_above_it_has_ended() {
     child.task = Task { input: input.into(), ..(*child.task).clone() }.into();
     write(&sink, child.run(1));
     assert_eq!(child.task.kept_for(), Some(top.task.id));
-    let retention = Retention { tasks: Millis(1), logs: Millis(1), keeps_unannounced: false };
+    let retention =
+        Retention { tasks: Millis(1), logs: Millis(1), keeps_unannounced: false, messages_until: None };
     let sweep = || wait(sink.sweep(&retention, now(DAY), 1000)).unwrap();
     let is_there = || wait(sink.load(&[child.task.id])).unwrap()[0].is_some();
     sweep();
@@ -101,6 +102,7 @@ fn ended_tasks_go_with_all_their_rows_and_nothing_else_does() {
         tasks: Millis::from_secs(24 * 3600),
         logs: Millis::from_secs(30 * 24 * 3600),
         keeps_unannounced: false,
+        messages_until: None,
     };
     assert_eq!(wait(sink.sweep(&retention, now(DAY / 2), 1000)).unwrap(), 0);
     // In steps of at most three rows, however many belong to one task.
@@ -144,8 +146,12 @@ fn a_key_is_kept_a_day_though_its_task_goes_sooner() {
     let Change::Task(change) = story.accept(0) else { unreachable!() };
     write(&sink, vec![Change::Task(Box::new(TaskChange { submit_key: Some(key.clone()), ..*change }))]);
     write(&sink, vec![story.succeed(0, None)]);
-    let retention =
-        Retention { tasks: Millis::from_secs(60), logs: Millis::from_secs(60), keeps_unannounced: false };
+    let retention = Retention {
+        tasks: Millis::from_secs(60),
+        logs: Millis::from_secs(60),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     let sweep = |ms| wait(sink.sweep(&retention, now(ms), 100)).unwrap();
     assert_eq!(sweep(HOUR), 3);
     assert!(wait(sink.load(&[story.task.id])).unwrap()[0].is_none());
@@ -165,6 +171,7 @@ fn log_lines_have_a_retention_of_their_own() {
         tasks: Millis::from_secs(3600),
         logs: Millis::from_secs(24 * 3600),
         keeps_unannounced: false,
+        messages_until: None,
     };
     assert_eq!(wait(sink.sweep(&retention, now(2 * DAY + HOUR), 15)).unwrap(), 15);
     assert_eq!(wait(sink.sweep(&retention, now(2 * DAY + HOUR), 15)).unwrap(), 5);
@@ -189,6 +196,7 @@ fn tasks_of_one_status_do_not_hide_behind_one_that_stays() {
         tasks: Millis::from_secs(24 * 3600),
         logs: Millis::from_secs(24 * 3600),
         keeps_unannounced: false,
+        messages_until: None,
     };
     let gone: u64 = (0..3).map(|_| wait(sink.sweep(&retention, now(3 * DAY), 100)).unwrap()).sum();
     assert!(gone > 0);

@@ -199,3 +199,8 @@ fn nothing_outlives_a_killed_test() {
         until("its directory goes", || !Path::new(&directory).exists());
     }
 }
+
+#[test]
+fn mosquitto_comes_back() {
+    crate::java::comes_back::<windlass_testkit::MosquittoProduct>();
+}

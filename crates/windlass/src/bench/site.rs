@@ -66,7 +66,9 @@ impl Site {
         let mut site = Self { processes, workers: servers, urls: Vec::new(), balancer: None, dir };
         for number in 1..=servers {
             let mut server = Command::new(&program);
-            server.args(["server", "--listen", "127.0.0.1:0"]).env("WINDLASS_SERVER_STORE", &store);
+            server
+                .args(["server", "--listen", "127.0.0.1:0", "--require-tokens=false"])
+                .env("WINDLASS_SERVER_STORE", &store);
             if let Some(config) = &config {
                 server.arg("--config").arg(config);
             }

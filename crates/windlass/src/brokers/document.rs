@@ -1,4 +1,4 @@
-//! Makes the task that a message asks for.
+//! Makes what a message asks for: a task, or the body that a trigger gets.
 
 use serde_json::{Value, value::RawValue};
 use windlass_brokers::Message;
@@ -17,11 +17,25 @@ pub(super) struct TaskDocument {
 }
 
 impl IntakeSettings {
-    /// Makes the task that a message asks for.
+    /// The task that a message asks for.
     ///
     /// # Errors
     /// When the body is not JSON, or the configured place has no value.
     pub(super) fn document(&self, message: &Message) -> Result<TaskDocument, String> {
+        let (params, key) = self.parts(message)?;
+        let text = match &self.flow {
+            // The parameters are passed on unchanged, digit for digit.
+            Some(flow) => format!(r#"{{"flow":{},"params":{}}}"#, Value::from(flow.as_str()), params.get()),
+            None => params.get().to_owned(),
+        };
+        Ok(TaskDocument { text, key })
+    }
+
+    /// The parameters in a message, or the whole, and its key.
+    ///
+    /// # Errors
+    /// When the body is not JSON, or the configured place has no value.
+    pub(super) fn parts<'m>(&self, message: &'m Message) -> Result<(&'m RawValue, Option<String>), String> {
         if message.body.len() > SUBMIT_BYTES_MAX {
             return Err(format!("it has {} bytes: the limit is {SUBMIT_BYTES_MAX}", message.body.len()));
         }
@@ -32,14 +46,11 @@ impl IntakeSettings {
             Some(pointer) => Some(key(pointer, at(pointer, whole)?)?),
             None => Some(message.id.clone()).filter(|id| !id.is_empty()),
         };
-        let Some(flow) = &self.flow else { return Ok(TaskDocument { text: text.to_owned(), key }) };
-        // The parameters are passed on unchanged, digit for digit.
         let params = match &self.params {
             Some(pointer) => at(pointer, whole)?,
             None => whole,
         };
-        let text = format!(r#"{{"flow":{},"params":{}}}"#, Value::from(flow.as_str()), params.get());
-        Ok(TaskDocument { text, key })
+        Ok((params, key))
     }
 }
 
@@ -78,6 +89,7 @@ mod tests {
             queue: "orders".to_owned(),
             kind: None,
             flow: flow.map(str::to_owned),
+            trigger: None,
             params: params.map(str::to_owned),
             key: key.map(str::to_owned),
             leader: None,
@@ -97,6 +109,31 @@ mod tests {
         let part = document(&intake(Some("ship"), Some("/data"), Some("/id")), body).unwrap();
         assert_eq!(part.text, r#"{"flow":"ship","params":{"disk":"a"}}"#);
         assert_eq!(part.key.as_deref(), Some("12"));
+    }
+
+    #[test]
+    fn a_trigger_stands_in_place_of_a_flow() {
+        let with = |flow: Option<&str>, trigger: &str| {
+            let section = IntakeSection {
+                broker: "redis://h".to_owned(),
+                queue: "orders".to_owned(),
+                kind: None,
+                flow: flow.map(str::to_owned),
+                trigger: Some(trigger.to_owned()),
+                params: Some("/data".to_owned()),
+                key: None,
+                leader: None,
+            };
+            taken_in(section)
+        };
+        let settings = with(None, "order").unwrap();
+        let message = Message::new("7-0", "", r#"{"data": [1.10]}"#);
+        let (body, key) = settings.parts(&message).unwrap();
+        assert_eq!((body.get(), key.as_deref()), ("[1.10]", Some("7-0")));
+        let error = with(Some("ship"), "order").unwrap_err().to_string();
+        assert!(error.contains("a trigger names its flows itself"), "{error}");
+        let error = with(None, "no name").unwrap_err().to_string();
+        assert!(error.contains("`trigger`: "), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Starts one task for each message of a queue.
+//! Starts one task for each message of a queue, or fires a trigger.
 //!
 //! All servers share the messages, or only the elected one is connected to the broker:
 //!
@@ -173,11 +173,15 @@ impl Handle for Intake {
 
 impl Intake {
     async fn take(&self, delivery: &Delivery) -> Result<(), Unreadable> {
-        let document = self.settings.document(&delivery.message).map_err(Unreadable::Refused)?;
         let (broker, queue) = (&self.broker, &self.settings.queue);
         let by = format!("a message of {queue} at {broker}");
-        let key = document.key.map(|key| format!("{broker}/{queue}/{key}"));
-        self.app.take_in(&document.text, key.as_deref(), &by).await
+        let own = |key: Option<String>| key.map(|key| format!("{broker}/{queue}/{key}"));
+        if let Some(trigger) = &self.settings.trigger {
+            let (body, key) = self.settings.parts(&delivery.message).map_err(Unreadable::Refused)?;
+            return self.app.fire_by_message(trigger, body, own(key).as_deref(), &by).await;
+        }
+        let document = self.settings.document(&delivery.message).map_err(Unreadable::Refused)?;
+        self.app.take_in(&document.text, own(document.key).as_deref(), &by).await
     }
 
     async fn take_in_order(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {

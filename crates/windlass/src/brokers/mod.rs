@@ -12,7 +12,7 @@
 //! | `results.rs` | the results that modules send over a broker |
 //! | `intake.rs` | messages that start tasks |
 //! | `leader.rs`, `election.rs` | an intake that only the elected server reads: its settings, its election |
-//! | `document.rs`, `pointer.rs` | the task that a message asks for, and where its parts are |
+//! | `document.rs`, `pointer.rs` | what a message asks for, and where its parts are |
 //! | `events` | publishes events of tasks |
 
 mod check;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 use windlass_brokers::Queue;
-use windlass_core::{FLOW_MODULE, Name};
+use windlass_core::{Name, reserved_module};
 use windlass_engine::services::QueuePublisherSettings;
 
 use super::{
@@ -66,6 +66,9 @@ pub(crate) struct IntakeSection {
     /// The flow of the tasks; without it each message is the document of `POST /v1/tasks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flow: Option<String>,
+    /// The trigger that each message fires, in place of a flow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trigger: Option<String>,
     /// JSON pointer to the parameters in the message. Default: the whole message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) params: Option<String>,
@@ -83,6 +86,7 @@ pub(crate) struct IntakeSettings {
     pub(crate) broker: BrokerUrl,
     pub(crate) queue: Queue,
     pub(super) flow: Option<String>,
+    pub(super) trigger: Option<Name>,
     pub(super) params: Option<Pointer>,
     pub(super) key: Option<Pointer>,
     pub(super) leader: Option<LeaderSettings>,
@@ -90,13 +94,14 @@ pub(crate) struct IntakeSettings {
 
 impl IntakeSettings {
     fn section(&self) -> IntakeSection {
-        let Self { broker, queue, flow, params, key, leader } = self;
+        let Self { broker, queue, flow, trigger, params, key, leader } = self;
         let text = |pointer: &Option<Pointer>| pointer.as_ref().map(|pointer| pointer.as_str().to_owned());
         IntakeSection {
             broker: broker.to_string(),
             queue: queue.name.clone(),
             kind: queue.kind.clone(),
             flow: flow.clone(),
+            trigger: trigger.as_ref().map(Name::to_string),
             params: text(params),
             key: text(key),
             leader: leader.as_ref().map(LeaderSettings::section),
@@ -185,9 +190,9 @@ pub(crate) fn read(
 /// Reads a section `[[intake]]`.
 ///
 /// # Errors
-/// When a pointer is invalid, or `params` is set without `flow`.
+/// When a name or a pointer is invalid, `flow` and `trigger` are both set, or `params` is set without one of them.
 pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings> {
-    let IntakeSection { broker, queue, kind, flow, params, key, leader } = section;
+    let IntakeSection { broker, queue, kind, flow, trigger, params, key, leader } = section;
     let place = place_of_intake(&queue);
     let pointer = |name: &str, text: Option<String>| {
         let parse = |text: String| {
@@ -198,18 +203,26 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
     };
     let (params, key) = (pointer("params", params)?, pointer("key", key)?);
     ensure!(
-        flow.is_some() || params.is_none(),
-        "{place}: `params` needs `flow`: without `flow` each message is a whole document of POST /v1/tasks"
+        flow.is_none() || trigger.is_none(),
+        "{place}: `flow` and `trigger` are both set: a trigger names its flows itself, so remove `flow`"
+    );
+    ensure!(
+        flow.is_some() || trigger.is_some() || params.is_none(),
+        "{place}: `params` needs `flow` or `trigger`: without them each message is a whole document of POST /v1/tasks"
     );
     if let Some(flow) = &flow {
         Name::new(flow).map_err(|error| anyhow::anyhow!("{place}: `flow`: {error}"))?;
     }
+    let name =
+        |trigger: String| Name::new(&trigger).map_err(|error| anyhow::anyhow!("{place}: `trigger`: {error}"));
+    let trigger = trigger.map(name).transpose()?;
     let leader =
         leader.map(LeaderSettings::read).transpose().with_context(|| format!("{place}: `leader`"))?;
     Ok(IntakeSettings {
         broker: BrokerUrl::new(broker),
         queue: Queue { name: queue, kind },
         flow,
+        trigger,
         params,
         key,
         leader,
@@ -221,8 +234,8 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     let name = Name::new(module)
         .map_err(|error| anyhow::anyhow!("{module:?} is not a name of a module: {error}"))?;
     ensure!(
-        module != FLOW_MODULE,
-        "the module `{FLOW_MODULE}` is reserved: no worker serves it, so give it another name"
+        reserved_module(module).is_none(),
+        "the module `{module}` is reserved: no worker serves it, so give it another name"
     );
     let window = window.unwrap_or(WINDOW_DEFAULT);
     ensure!((1..=WINDOW_MAX).contains(&window), "`window` is {window}: use 1 to {WINDOW_MAX}");
@@ -282,7 +295,16 @@ mod tests {
 
     fn intake(queue: &str) -> IntakeSection {
         let (broker, queue) = ("redis://h".to_owned(), queue.to_owned());
-        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None, leader: None }
+        IntakeSection {
+            broker,
+            queue,
+            kind: None,
+            flow: None,
+            trigger: None,
+            params: None,
+            key: None,
+            leader: None,
+        }
     }
 
     #[test]

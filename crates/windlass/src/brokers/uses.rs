@@ -97,7 +97,16 @@ mod tests {
 
     fn intake(queue: &str) -> IntakeSection {
         let (broker, queue) = ("redis://h".to_owned(), queue.to_owned());
-        IntakeSection { broker, queue, kind: None, flow: None, params: None, key: None, leader: None }
+        IntakeSection {
+            broker,
+            queue,
+            kind: None,
+            flow: None,
+            trigger: None,
+            params: None,
+            key: None,
+            leader: None,
+        }
     }
 
     #[test]

@@ -5,13 +5,19 @@
 /// another, the longer one comes first.
 const COMMANDS: &[(&str, &str)] = &[
     ("GET /v1/alarms?all=true", "`windlass alarm list --all`"),
+    ("GET /v1/devices/NAME", "`windlass device show NAME`"),
+    ("GET /v1/devices", "`windlass device list`"),
+    ("PUT /v1/devices/NAME", "`windlass device apply FILE`"),
     ("GET /v1/limits", "`windlass limit list`"),
     ("GET /v1/locks", "`windlass lock list`"),
     ("GET /v1/queues", "`windlass queue list`"),
     ("GET /v1/tasks/ID/why", "`windlass task why ID`"),
     ("GET /v1/tasks", "`windlass task list`"),
     ("POST /v1/tasks", "`windlass task start`"),
+    ("GET /v1/tokens", "`windlass token list`"),
     ("PUT /v1/flows/NAME", "`windlass flow apply FILE`"),
+    ("PUT /v1/rollouts/NAME", "`windlass rollout start FILE`"),
+    ("PUT /v1/triggers/NAME", "`windlass trigger apply FILE`"),
     ("after the seconds in `Retry-After`", "in a second or so"),
 ];
 

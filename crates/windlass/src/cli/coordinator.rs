@@ -6,7 +6,7 @@ use clap::Args;
 use windlass_api::Span;
 use windlass_client::{
     Client,
-    coordinators::{Campaign, Coordinator, connect},
+    coordinators::{Campaign, Coordinator, connect_with_token},
 };
 
 use super::connection::{ConnectionArgs, SERVER_DEFAULT, read_secret};
@@ -58,19 +58,31 @@ impl CoordinatorArgs {
     /// # Errors
     /// When the URL is invalid.
     pub(crate) fn open(&self, connection: &ConnectionArgs) -> anyhow::Result<Arc<dyn Coordinator>> {
-        let (from_file, server);
-        let url = match (&self.coordinator_file, &self.coordinator) {
-            (Some(file), _) => {
-                from_file = read_secret(file, "URL of the coordinator")?;
-                &from_file
-            }
-            (None, Some(url)) => url,
+        Ok(connect_with_token(&self.url(connection)?, connection.token()?.as_deref())?)
+    }
+
+    /// The same with the server confirming who is elected elsewhere, so that the fence is the one of its store.
+    ///
+    /// # Errors
+    /// When the URL is invalid.
+    pub(crate) fn open_confirmed(&self, connection: &ConnectionArgs) -> anyhow::Result<Arc<dyn Coordinator>> {
+        let (url, token) = (self.url(connection)?, connection.token()?);
+        if url.starts_with("http://") || url.trim().contains(' ') {
+            return Ok(connect_with_token(&url, token.as_deref())?);
+        }
+        let server = Client::new(connection.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
+        Ok(connect_with_token(&format!("{} {}", url.trim(), server.server()), token.as_deref())?)
+    }
+
+    fn url(&self, connection: &ConnectionArgs) -> anyhow::Result<String> {
+        Ok(match (&self.coordinator_file, &self.coordinator) {
+            (Some(file), _) => read_secret(file, "URL of the coordinator")?,
+            (None, Some(url)) => url.clone(),
             (None, None) => {
-                server = Client::new(connection.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
-                server.server()
+                let server = Client::new(connection.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
+                server.server().to_owned()
             }
-        };
-        Ok(connect(url)?)
+        })
     }
 }
 

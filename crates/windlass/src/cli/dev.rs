@@ -25,7 +25,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", default_value = "127.0.0.1:7700", value_parser = parse_listen)]
     pub(crate) listen: SocketAddr,
 
-    /// The store of the tasks: sqlite:PATH or memory:
+    /// The store of the tasks: sqlite:PATH, postgres://…, mysql://… or memory:
     #[arg(
         long,
         value_name = "URL",

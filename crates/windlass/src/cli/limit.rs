@@ -148,7 +148,7 @@ fn paragraph(limit: &Limit, now: Timestamp, style: Style) -> String {
         let member = holder.member.map(|member| format!("[{member}]")).unwrap_or_default();
         table.row([
             (&holder.task).into(),
-            format!("{}{member}", holder.step).into(),
+            format!("{}{member}", holder.step.as_deref().unwrap_or("(damaged)")).into(),
             holder.attempt.to_string().into(),
             one_line(holder.key.as_deref().unwrap_or_default()).into(),
             age(holder.since, now).into(),
@@ -181,7 +181,7 @@ mod tests {
             usage: LimitUsage { running: 1, started: 7, next_start_at: None },
             holders: vec![LimitHolder {
                 task: "0190".to_owned(),
-                step: "each".to_owned(),
+                step: Some("each".to_owned()),
                 member: Some(3),
                 direction: Direction::Forward,
                 attempt: 1,

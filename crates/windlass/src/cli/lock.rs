@@ -118,7 +118,8 @@ fn step(found: &LockStep) -> String {
     format!("{}{member}{undo}", found.step)
 }
 
-fn told(released: &ReleasedLock, now: Timestamp, style: Style) -> String {
+/// What the operator took from whom.
+pub(super) fn told(released: &ReleasedLock, now: Timestamp, style: Style) -> String {
     let former = &released.former;
     let mut table = Table::headless();
     let faint = |text: &str| Cell::colored(text, Some(Color::Faint));

@@ -10,6 +10,7 @@ mod completions;
 mod connection;
 mod coordinator;
 mod dev;
+mod device;
 mod exit;
 mod flow;
 mod lead;
@@ -23,11 +24,14 @@ mod params;
 mod queue;
 #[cfg(test)]
 mod reference;
+mod rollout;
 mod server;
 mod server_list;
 mod signals;
 mod store;
 mod task;
+mod token;
+mod trigger;
 mod worker;
 mod worker_list;
 
@@ -37,7 +41,6 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use windlass_client::Error as ClientError;
 
 use connection::ConnectionArgs;
-#[cfg(feature = "consul")]
 pub(crate) use connection::read_secret;
 pub(crate) use coordinator::LEASE_DEFAULT;
 use exit::{Exit, is_broken_pipe};
@@ -98,6 +101,18 @@ enum Command {
     /// Locks: their holders and waiters
     #[command(subcommand)]
     Lock(lock::LockCommand),
+    /// Devices: declarations, presence, and the tasks that have them or wait for them
+    #[command(subcommand)]
+    Device(device::DeviceCommand),
+    /// Rollouts: a flow for each device of a fleet, a few at a time
+    #[command(subcommand)]
+    Rollout(rollout::RolloutCommand),
+    /// Triggers: schedules and requests that start tasks
+    #[command(subcommand)]
+    Trigger(trigger::TriggerCommand),
+    /// Access tokens: who may do what
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Alarms: problems that need an operator
     #[command(subcommand)]
     Alarm(alarm::AlarmCommand),
@@ -124,8 +139,8 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     ("demo", &["server", "token", "format"]),
     ("dev", &["server", "token", "format"]),
     ("doctor", &["server", "token"]),
-    ("lead", &["server", "token", "format"]),
-    ("leader", &["server", "token"]),
+    ("lead", &["server", "format"]),
+    ("leader", &["server"]),
     ("openapi", &["server", "token", "format"]),
     ("server", &["server", "token", "format"]),
     ("worker", &["format"]),
@@ -177,6 +192,10 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
         Command::ServerList => block_on(server_list::run(&connection.open()?)),
         Command::Lock(command) => block_on(command.run(&connection.open()?)),
+        Command::Device(command) => block_on(command.run(&connection.open()?)),
+        Command::Rollout(command) => block_on(command.run(&connection.open()?)),
+        Command::Trigger(command) => block_on(command.run(&connection.open()?)),
+        Command::Token(command) => block_on(command.run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run(&connection.output())),
         Command::Export(args) => block_on(args.export()),
@@ -241,9 +260,9 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         ClientError::Unreachable { .. } => {
             Some("start a server with `windlass dev`, or name another with --server or WINDLASS_SERVER")
         }
-        ClientError::Refused(problem) if problem.status == 401 => {
-            Some("give a token with WINDLASS_TOKEN or --token")
-        }
+        ClientError::Refused(problem) if problem.status == 401 => Some(
+            "give a valid token with WINDLASS_TOKEN, --token or --token-file; an admin creates one with `windlass token create`",
+        ),
         _ => None,
     }
 }
@@ -292,7 +311,7 @@ mod tests {
           logs     Print the log lines of a task's attempts
           why      Explain why a task is in its current state
           cancel   Cancel tasks, by id or filter: steps that may have had effects are rolled back
-          pause    Pause tasks, by id or filter: no step starts, running steps finish
+          pause    Pause tasks, by id or filter: no step starts, running steps finish or are stopped
           resume   Resume paused tasks, by id or filter
           rerun    Run an ended task again, from one of its steps; prints the id of the new task
           resolve  Decide how a stuck or held step continues
@@ -362,6 +381,16 @@ mod tests {
             "windlass flow show create@3",
             "windlass flow apply a.yaml b.toml",
             "windlass alarm list --all",
+            "windlass device apply a.yaml b.json",
+            "windlass device list --label site=nord --label model= --offline",
+            "windlass device log press-1 --limit 5",
+            "windlass device remove press-1 --force",
+            "windlass rollout start fleet.yaml",
+            "windlass rollout start valves --flow f --label site=nord --per-minute 5 --max-running 9 --rollback -p v=2",
+            "windlass rollout abort valves --reason broken",
+            "windlass trigger apply a.yaml b.toml",
+            "windlass trigger fire nightly -p a=1",
+            "windlass trigger history nightly --limit 5",
             "windlass worker --modules DIR --module a --module b --concurrency 4 --name w --server http://h",
             "windlass worker --modules DIR --broker redis://h --results done --queue mysql=db --queue-kind list",
             "windlass worker-list",
@@ -393,7 +422,11 @@ mod tests {
             ("windlass worker --modules d --concurrency 0", ErrorKind::ValueValidation),
             ("windlass worker --modules d --results r", ErrorKind::MissingRequiredArgument),
             ("windlass worker --modules d --broker redis://h --queue mysql", ErrorKind::ValueValidation),
-            ("windlass device list", ErrorKind::InvalidSubcommand),
+            ("windlass devices list", ErrorKind::InvalidSubcommand),
+            ("windlass device list --label site", ErrorKind::ValueValidation),
+            ("windlass device list --online --offline", ErrorKind::ArgumentConflict),
+            ("windlass device unlock press-1", ErrorKind::MissingRequiredArgument),
+            ("windlass rollout start valves --label site=nord", ErrorKind::MissingRequiredArgument),
         ] {
             let error = parse(line).expect_err(line);
             assert_eq!(error.kind(), kind, "{line}: {error}");

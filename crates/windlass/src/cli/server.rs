@@ -7,7 +7,7 @@ use windlass_api::Span;
 
 use super::{exit::Exit, logging, signals};
 use crate::{
-    config::{ServerConfig, ServerSection, parse_listen},
+    config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen},
     server::Server,
 };
 
@@ -52,7 +52,15 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE", env = "WINDLASS_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Listen on an address that other machines can reach, without tokens or TLS
+    /// Ask for an access token with each request; `false` asks for none, whatever the file says [default: false]
+    #[arg(long, value_name = "BOOL", env = "WINDLASS_ACCESS_TOKENS", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) require_tokens: Option<bool>,
+
+    /// File with an access token that gets the role admin at the start, in place of one that the server makes and prints
+    #[arg(long, value_name = "FILE", env = "WINDLASS_ACCESS_ADMIN_TOKEN_FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+
+    /// Listen on an address that other machines can reach, without access tokens
     #[arg(long)]
     pub(crate) insecure: bool,
 
@@ -68,7 +76,7 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     /// Runs the server until a stop signal.
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let given = ServerSection {
+        let server = ServerSection {
             listen: self.listen,
             advertise: self.advertise,
             store: self.store,
@@ -78,7 +86,8 @@ impl ServerArgs {
             client_body_mib: self.client_body_mib,
             resident_mib: self.resident_mib,
         };
-        let config = ServerConfig::load(given, self.config.as_deref())?;
+        let access = AccessSection { tokens: self.require_tokens, admin_token_file: self.admin_token_file };
+        let config = ServerConfig::load(Given { server, access }, self.config.as_deref())?;
         if self.print_config {
             print!("{}", config.to_toml()?);
             return Ok(Exit::Done);
@@ -91,6 +100,12 @@ impl ServerArgs {
             server.check_clock()?;
         }
         println!("listening on http://{}", server.address()?);
+        if config.is_reachable() {
+            tracing::warn!(
+                "other machines can reach this server, and it has no TLS: tokens and tasks can be read on the way. Put a proxy \
+                 with TLS in front, or use a network that keeps strangers out"
+            );
+        }
         let others = server.others().await?;
         tracing::info!(id = %server.id(), store = %config.store, beside = others.join(", "), "serving");
         server.run(shutdown).await?;

@@ -91,7 +91,7 @@ impl WorkerArgs {
     /// Runs the worker until a stop signal.
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         let exclusive = self.exclusive.map(|name| {
-            let coordinator = self.coordinator.open(connection)?;
+            let coordinator = self.coordinator.open_confirmed(connection)?;
             let campaign = campaign(name, self.name.clone(), self.exclusive_lease);
             coordinator.check(&campaign)?;
             anyhow::Ok(Exclusive { coordinator, campaign })

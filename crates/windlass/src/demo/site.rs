@@ -37,7 +37,9 @@ impl Site {
 
     /// Starts a server on a free port and returns its address once it is ready.
     pub(super) async fn start_server(&mut self) -> anyhow::Result<String> {
-        let server = self.command(&["server", "--listen", "127.0.0.1:0", "--store", "sqlite:windlass.db"]);
+        let mut server =
+            self.command(&["server", "--listen", "127.0.0.1:0", "--store", "sqlite:windlass.db"]);
+        server.arg("--require-tokens=false");
         self.processes.start_server("server", server, Some(self.log("server"))).await
     }
 

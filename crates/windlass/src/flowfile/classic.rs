@@ -15,7 +15,7 @@ use windlass_api::{
     ActionDocument, ActionSettings, BackoffKind, FlowDocument, RetryDocument, RetrySettings, RollbackParams,
     StepDocument,
 };
-use windlass_core::{FLOW_MODULE, STEPS_MAX};
+use windlass_core::{DEVICE_MODULE, FLOW_MODULE, STEPS_MAX};
 
 use super::{
     document::RETRY_BY,
@@ -82,11 +82,11 @@ fn flow(entry: Entry) -> Result<(FlowDocument, Places), Fault> {
         };
         steps.push(StepDocument {
             name: unlike(&normal.command, &mut names),
-            run: Some(normal.settings.run),
+            run: normal.settings.run,
             timeout: normal.settings.timeout,
             deadline: normal.settings.deadline,
             retry: normal.settings.retry,
-            rollback: rollback.map(|action| ActionDocument::Full(action.settings)),
+            rollback: rollback.map(|action| ActionDocument::Full(Box::new(action.settings))),
             ..StepDocument::default()
         });
     }
@@ -114,9 +114,9 @@ fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> 
             format!("the module {} has a dot: modules must not contain one", quote(&module)),
         ));
     }
-    if module == FLOW_MODULE {
+    if module == FLOW_MODULE || module == DEVICE_MODULE {
         let message =
-            format!("the module `{FLOW_MODULE}` is reserved: no worker serves it, so give it another name");
+            format!("the module `{module}` is reserved: no worker serves it, so give it another name");
         return Err(Fault::new(module_at, message));
     }
     let command = fields.need_text("command", "the command of the module")?;
@@ -124,7 +124,7 @@ fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> 
     let timeout = fields.span("timeout")?;
     Ok(Action {
         settings: ActionSettings {
-            run: format!("{module}.{command}"),
+            run: Some(format!("{module}.{command}")),
             start_within: None,
             timeout,
             deadline: timeout,
@@ -134,6 +134,7 @@ fn action(node: Node, path: &str, places: &mut Places) -> Result<Action, Fault> 
                 base: None,
                 cap: None,
             })),
+            ..ActionSettings::default()
         },
         command,
     })

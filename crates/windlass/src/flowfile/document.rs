@@ -3,7 +3,7 @@
 use windlass_api::{
     ActionDocument, ActionSettings, BackoffKind, FlowDocument, LockDocument, LockExpression, OnConflict,
     OnFailure, OnPartial, OnPartialDocument, RetryBy, RetryDocument, RetrySettings, RollbackParams,
-    StepDocument, UniqueDocument, UniqueSettings, UniqueWhile,
+    StepDocument, UniqueDocument, UniqueSettings, UniqueWhile, WhileOffline,
 };
 
 use super::{
@@ -28,10 +28,16 @@ const FLOW_KEYS: [&str; 13] = [
     "on_error",
 ];
 
-const STEP_KEYS: [&str; 16] = [
+const STEP_KEYS: [&str; 22] = [
     "name",
     "run",
     "wait",
+    "device",
+    "topic",
+    "args",
+    "done",
+    "offline",
+    "settle",
     "when",
     "each",
     "parallel",
@@ -47,12 +53,14 @@ const STEP_KEYS: [&str; 16] = [
     "after",
 ];
 
-const ACTION_KEYS: [&str; 5] = ["run", "start_within", "timeout", "deadline", "retry"];
+const ACTION_KEYS: [&str; 10] =
+    ["run", "topic", "args", "done", "offline", "settle", "start_within", "timeout", "deadline", "retry"];
 
 /// The values of `retry_by`.
 pub(super) const RETRY_BY: [(&str, RetryBy); 2] = [("engine", RetryBy::Engine), ("module", RetryBy::Module)];
 
-const RUN_HINT: &str = "write MODULE.COMMAND, such as mysql.init_instance";
+/// The values of `offline`.
+const WHILE_OFFLINE: [(&str, WhileOffline); 2] = [("wait", WhileOffline::Wait), ("fail", WhileOffline::Fail)];
 
 const PARTIAL_HINT: &str = "fail, continue, or the number that must succeed";
 
@@ -61,7 +69,7 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
     let mut fields = Fields::of(root, "a flow", &FLOW_KEYS)?;
     Ok(FlowDocument {
         flow: fields.text("flow")?,
-        params: fields.take("params").map(params).transpose()?,
+        params: fields.take("params").map(|node| object(node, "params")).transpose()?,
         retry_by: fields.choice("retry_by", &RETRY_BY)?,
         on_failure: fields
             .choice("on_failure", &[("rollback", OnFailure::Rollback), ("hold", OnFailure::Hold)])?,
@@ -86,9 +94,9 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
     })
 }
 
-fn params(node: Node) -> Result<serde_json::Map<String, serde_json::Value>, Fault> {
+fn object(node: Node, key: &'static str) -> Result<serde_json::Map<String, serde_json::Value>, Fault> {
     if !matches!(node.value, Value::Map(_)) {
-        return Err(node.unexpected("params", "a map of keys, such as {size: 3}"));
+        return Err(node.unexpected(key, "a map of keys, such as {size: 3}"));
     }
     match node.into_json() {
         serde_json::Value::Object(params) => Ok(params),
@@ -109,6 +117,12 @@ fn step(node: Node) -> Result<StepDocument, Fault> {
         name: fields.need_text("name", "a name that no other step has")?,
         run: fields.text("run")?,
         wait: fields.text("wait")?,
+        device: fields.take("device").map(|node| lock(node, "device")).transpose()?,
+        topic: fields.take("topic").map(|node| lock(node, "topic")).transpose()?,
+        args: fields.take("args").map(|node| object(node, "args")).transpose()?,
+        done: fields.text("done")?,
+        offline: fields.choice("offline", &WHILE_OFFLINE)?,
+        settle: fields.span("settle")?,
         when: fields.text("when")?,
         each: fields.text("each")?,
         parallel: fields.count("parallel")?,
@@ -209,13 +223,18 @@ fn action(node: Node, key: &'static str) -> Result<ActionDocument, Fault> {
     }
     let what = if key == "rollback" { "a rollback" } else { "`on_error`" };
     let mut fields = Fields::of(node, what, &ACTION_KEYS)?;
-    Ok(ActionDocument::Full(ActionSettings {
-        run: fields.need_text("run", RUN_HINT)?,
+    Ok(ActionDocument::Full(Box::new(ActionSettings {
+        run: fields.text("run")?,
+        topic: fields.take("topic").map(|node| lock(node, "topic")).transpose()?,
+        args: fields.take("args").map(|node| object(node, "args")).transpose()?,
+        done: fields.text("done")?,
+        offline: fields.choice("offline", &WHILE_OFFLINE)?,
+        settle: fields.span("settle")?,
         start_within: fields.span("start_within")?,
         timeout: fields.span("timeout")?,
         deadline: fields.span("deadline")?,
         retry: fields.take("retry").map(retry).transpose()?,
-    }))
+    })))
 }
 
 fn retry(node: Node) -> Result<RetryDocument, Fault> {

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Keys reserved by the format that this version does not support yet.
-const LATER: [&str; 2] = ["device", "priority"];
+const LATER: [&str; 1] = ["priority"];
 
 /// The entries of a map that may only have certain keys.
 pub(super) struct Fields {

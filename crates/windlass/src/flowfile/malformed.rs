@@ -1,8 +1,9 @@
 //! Properties of every flow file, for fuzzing: see [`crate::malformed`].
 
 use windlass_core::Flow;
+use windlass_store::stored;
 
-use super::{FlowError, Format, Source, compile, compile_document, document, read};
+use super::{FlowError, Format, Source, compile, compile_document, device, document, read, read_devices};
 use crate::malformed::check_message;
 
 /// Reads and compiles the bytes as YAML, as JSON and as TOML.
@@ -13,6 +14,27 @@ pub fn flow_file(bytes: &[u8]) {
         match read(text, format) {
             Ok(sources) => sources.iter().for_each(|source| check_source(source, text)),
             Err(error) => check_error(&error, text),
+        }
+    }
+}
+
+/// Reads the bytes as a file of devices in YAML, in JSON and in TOML.
+pub fn device_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for format in [Format::Yaml, Format::Json, Format::Toml] {
+        let documents = match read_devices(text, format) {
+            Ok(documents) => documents,
+            Err(error) => {
+                check_error(&error, text);
+                continue;
+            }
+        };
+        for document in documents {
+            let declared = device(&document).unwrap_or_else(|error| panic!("taken, but unusable: {error}"));
+            let text = serde_json::to_string(&document).unwrap_or_default();
+            let again = read_devices(&text, Format::Json).map(|mut devices| devices.remove(0));
+            assert_eq!(again.as_ref(), Ok(&document), "the file makes another device: {text}");
+            assert_eq!(stored::read_device(&stored::write_device(&declared)).ok(), Some(declared));
         }
     }
 }

@@ -15,6 +15,7 @@
 
 mod classic;
 mod compile;
+mod device;
 mod difference;
 mod document;
 mod error;
@@ -29,20 +30,26 @@ mod properties;
 mod refusals;
 #[cfg(test)]
 mod refusals_of_graphs;
+mod rollout;
 mod source;
 #[cfg(test)]
 mod tests;
 mod toml;
 mod tree;
+mod trigger;
 mod warnings;
 mod write;
 mod yaml;
 
 pub use compile::{compile, compile_document};
+pub(crate) use device::STATUS_DEFAULT;
+pub use device::{device, presence_document, read_devices};
 pub use difference::{Difference, differences};
 pub use error::FlowError;
 pub(crate) use fields::nearest;
 pub use format::Format;
+pub use rollout::read_rollouts;
 pub use source::{FILE_BYTES_MAX, Source, read};
+pub use trigger::read_triggers;
 pub use warnings::warnings;
 pub use write::document;

@@ -2,8 +2,10 @@
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use windlass_core::{
-    Action, Backoff, Doer, During, Each, Expression, Flow, LockRef, Millis, Name, OnConflict, OnFailure,
-    OnPartial, PARALLEL_DEFAULT, PARALLEL_MAX, Retry, RetryBy, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
+    Action, Backoff, DeviceJob, Doer, During, Each, Expression, Flow, JobArgs, JobTopic, LockRef, Millis,
+    Name, OnConflict, OnFailure, OnPartial, PARALLEL_DEFAULT, PARALLEL_MAX, Retry, RetryBy, Role,
+    SETTLE_DEFAULT, StepDefinition, TIMEOUT_DEFAULT, Unique, WhileOffline, device_lock,
+    device_lock_expression,
 };
 
 use super::{Format, compile, compile_document, document, read};
@@ -174,7 +176,39 @@ fn step() -> impl Strategy<Value = StepDefinition> {
             let run = Action::of_worker(name.clone(), name.clone());
             StepDefinition { when, delay, ..bare(Action { doer: Doer::Signal { name }, deadline, ..run }) }
         });
-    prop_oneof![3 => of_worker, 1 => of_signal]
+    let of_device = (job(), option::of(job()), device(), option::of(expression())).prop_map(
+        |(run, rollback, device, when)| {
+            let action = |job| Action {
+                doer: Doer::Device(Box::new(job)),
+                ..Action::of_worker(Name::new("x").unwrap(), Name::new("x").unwrap())
+            };
+            StepDefinition { rollback: rollback.map(action), when, locks: vec![device], ..bare(action(run)) }
+        },
+    );
+    prop_oneof![3 => of_worker, 1 => of_signal, 1 => of_device]
+}
+
+fn device() -> impl Strategy<Value = LockRef> {
+    prop_oneof![
+        name().prop_map(|name| LockRef::Name(device_lock(&name).unwrap())),
+        expression().prop_map(|expression| {
+            LockRef::Expression(Expression::compile(&device_lock_expression(expression.source())).unwrap())
+        })
+    ]
+}
+
+fn job() -> impl Strategy<Value = DeviceJob> {
+    let topic =
+        prop_oneof![Just(JobTopic::Fixed("pump/run".into())), expression().prop_map(JobTopic::Expression)];
+    let args = prop_oneof![
+        Just(JobArgs::Fixed("{}".into())),
+        Just(JobArgs::Fixed("{\"level\":3}".into())),
+        expression().prop_map(JobArgs::Expression)
+    ];
+    let offline = prop_oneof![Just(WhileOffline::Wait), Just(WhileOffline::Fail)];
+    let settle = prop_oneof![Just(SETTLE_DEFAULT), Just(Millis(0)), Just(Millis(1))];
+    (topic, args, option::of(Just("pump/done".into())), offline, settle)
+        .prop_map(|(topic, args, done, offline, settle)| DeviceJob { topic, args, done, offline, settle })
 }
 
 fn bare(run: Action) -> StepDefinition {

@@ -45,13 +45,13 @@ fn unknown_keys_are_refused_with_a_suggestion() {
         "locks: [{ expresion: a }]",
         "priority: 3",
     ]), @r#"
-    5:5: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
-    5:5: unknown key "Retry" in a step: did you mean `retry`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
-    5:5: unknown key "retries" in a step: did you mean `retry`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
-    5:5: unknown key "colour" in a step; known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:5: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:5: unknown key "Retry" in a step: did you mean `retry`? Known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:5: unknown key "retries" in a step: did you mean `retry`? Known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:5: unknown key "colour" in a step; known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
     5:22: unknown key "backof" in a retry: did you mean `backoff`? Known are `max`, `backoff`, `base` and `cap`
-    5:30: unknown key "after" in a rollback; known are `run`, `start_within`, `timeout`, `deadline` and `retry`
-    5:5: unknown key "on_partal" in a step: did you mean `on_partial`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:30: unknown key "after" in a rollback; known are `run`, `topic`, `args`, `done`, `offline`, `settle`, `start_within`, `timeout`, `deadline` and `retry`
+    5:5: unknown key "on_partal" in a step: did you mean `on_partial`? Known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
     5:15: unknown key "expresion" in a lock: did you mean `expression`? Known are `expression`
     5:5: `priority` is known but not supported by this version yet
     "#);
@@ -63,7 +63,7 @@ fn unknown_keys_are_refused_with_a_suggestion() {
     ]), @r#"
     2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `exclusive`, `retention`, `rollback_params`, `deaths_max`, `key`, `steps` and `on_error`
     2:12: `exclusive`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
-    2:23: unknown key "after" in `on_error`; known are `run`, `start_within`, `timeout`, `deadline` and `retry`
+    2:23: unknown key "after" in `on_error`; known are `run`, `topic`, `args`, `done`, `offline`, `settle`, `start_within`, `timeout`, `deadline` and `retry`
     2:19: unknown key "until" in `unique`; known are `key`, `while`, `for` and `on_conflict`
     "#);
 }
@@ -112,7 +112,7 @@ fn values_of_the_wrong_type_are_refused() {
     5:28: the first delay `base` (5m) is longer than the longest, `cap` (1m)
     5:27: `cap` is too long: the limit is 366 days
     5:15: `rollback` is a list, and must be MODULE.COMMAND, or a map with `run`
-    5:15: a rollback needs `run`: write MODULE.COMMAND, such as mysql.init_instance
+    5:15: it needs `run`: write MODULE.COMMAND, such as mysql.init_instance
     5:15: "clean" names no command: write MODULE.COMMAND, such as mysql.init_instance
     5:12: `after` is a string, and must be a list of names of steps, such as [check, init], or [] for none
     5:13: `after[0]` must be a string: put it in quotes, as in "1"
@@ -142,7 +142,7 @@ fn values_of_the_wrong_type_are_refused() {
     2:13: `on_failure` is "ignore", and must be rollback or hold
     2:8: `steps` is a map of keys, and must be a list of steps, each with `name` and `run`
     2:9: a step is a map of keys, and this is a string
-    2:9: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
+    2:9: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for; or `device`: the device that does it
     2:9: a step needs `name`: a name that no other step has
     1:1: a flow needs `steps`: list its steps, as in `steps: [{name: init, run: mysql.init}]`
     1:1: a flow needs `steps`: list its steps, as in `steps: [{name: init, run: mysql.init}]`
@@ -269,9 +269,9 @@ fn every_format_says_where() {
     1:8: cannot read this TOML: string values must be quoted, expected literal string
     2:1: duplicate key "flow": remove one
     5:11: `timeout`: "-5m" is negative: a duration is 0 or more
-    5:1: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    5:1: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
     6:8: duplicate step "a": step 1 and step 2 need different names
-    2:1: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
+    2:1: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for; or `device`: the device that does it
     4:8: the number "99999999999999999999" is too large or begins with 0: it must fit into 64 bits, or be in quotes
     4:8: the number is infinite or not a number, which parameters cannot contain
     "#);
@@ -293,7 +293,7 @@ fn every_format_says_where() {
     3:2: duplicate key "flow": remove one
     1:2: cannot read this JSON: key must be a string
     1:10: a `/` that does not start a comment: write `//` or `/* … */`
-    2:62: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+    2:62: unknown key "timout" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
     3:12: duplicate step "a": step 1 and step 2 need different names
     1:17: cannot read this JSON: unexpected end of hex escape
     1:31: the number is infinite or not a number, which parameters cannot contain

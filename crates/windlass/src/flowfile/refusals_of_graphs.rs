@@ -112,7 +112,7 @@ fn keys_of_graphs_must_make_sense_together() {
     5:19: a step that waits for a signal cannot have this `start_within`: no worker takes it: `timeout` says how long it waits
     6:15: a step that waits for a signal cannot have this `deadline`: it is the same as its `timeout`
     5:14: a timeout of 0 would fail every attempt: give it a length, or leave it out
-    3:5: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for
+    3:5: a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: the signal it waits for; or `device`: the device that does it
     5:15: step "a": a child task is rolled back by its own flow: leave `rollback` out, or do it in that flow
     5:19: a step that runs a flow cannot have this `start_within`: no worker takes it; `timeout` says how long the task may take
     5:10: `key` is for limits on what workers do, and no worker does this step: leave it out

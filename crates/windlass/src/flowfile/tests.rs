@@ -318,5 +318,5 @@ fn the_reference_says_what_is_so() {
             _ => assert!(!said.unwrap().is_empty()),
         }
     }
-    assert_eq!(read_blocks, 14);
+    assert_eq!(read_blocks, 15);
 }

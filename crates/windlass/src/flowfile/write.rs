@@ -6,8 +6,9 @@ use windlass_api::{
     UniqueDocument, UniqueSettings, UniqueWhile,
 };
 use windlass_core::{
-    Action, Backoff, CHILD_TIMEOUT_DEFAULT, DEATHS_MAX, Doer, During, Expression, Flow, LockRef, Millis,
-    OnConflict, OnPartial, PARALLEL_DEFAULT, Retry, Role, StepDefinition, TIMEOUT_DEFAULT, Unique,
+    Action, Backoff, CHILD_TIMEOUT_DEFAULT, DEATHS_MAX, Doer, During, Expression, Flow, JobArgs, JobTopic,
+    LockRef, Millis, OnConflict, OnPartial, PARALLEL_DEFAULT, Retry, Role, SETTLE_DEFAULT, StepDefinition,
+    TIMEOUT_DEFAULT, Unique, WhileOffline, device_in_expression, device_of_lock,
 };
 
 use super::{json, tree::Node};
@@ -94,17 +95,29 @@ fn step(flow: &Flow, index: usize, definition: &StepDefinition, key: Option<&Exp
     let names = || definition.after.iter().filter_map(|before| flow.steps.get(*before));
     let (run, wait) = match &definition.run.doer {
         Doer::Signal { name } => (None, Some(name.to_string())),
-        Doer::Worker { .. } | Doer::Flow { .. } => (Some(settings.run), None),
+        Doer::Worker { .. } | Doer::Flow { .. } => (settings.run, None),
+        Doer::Device(_) => (None, None),
     };
     // `timeout` of a step that waits for a signal has the meaning of other steps' deadline.
     let (timeout, deadline) = match &definition.run.doer {
         Doer::Signal { .. } => (settings.deadline, None),
-        Doer::Worker { .. } | Doer::Flow { .. } => (settings.timeout, settings.deadline),
+        Doer::Worker { .. } | Doer::Flow { .. } | Doer::Device(_) => (settings.timeout, settings.deadline),
+    };
+    // The first lock of a step with a device is the device.
+    let (device, locks) = match (&definition.run.doer, &definition.locks[..]) {
+        (Doer::Device(_), [device, locks @ ..]) => (Some(device_of(device)), locks),
+        (_, locks) => (None, locks),
     };
     StepDocument {
         name: definition.name.as_str().to_owned(),
         run,
         wait,
+        device,
+        topic: settings.topic,
+        args: settings.args,
+        done: settings.done,
+        offline: settings.offline,
+        settle: settings.settle,
         when: definition.when.as_ref().map(text),
         each: definition.each.as_ref().map(|each| each.list.to_string()),
         parallel: definition
@@ -123,10 +136,24 @@ fn step(flow: &Flow, index: usize, definition: &StepDefinition, key: Option<&Exp
         deadline,
         retry: settings.retry,
         key: definition.key.as_ref().filter(|own| Some(*own) != key).map(text),
-        locks: (!definition.locks.is_empty()).then(|| definition.locks.iter().map(lock).collect()),
+        locks: (!locks.is_empty()).then(|| locks.iter().map(lock).collect()),
         rollback: definition.rollback.as_ref().map(action),
         after: (definition.after != linear)
             .then(|| names().map(|step| step.name.as_str().to_owned()).collect()),
+    }
+}
+
+/// The device of the lock that it is.
+fn device_of(lock: &LockRef) -> LockDocument {
+    match lock {
+        LockRef::Name(name) => {
+            LockDocument::Name(device_of_lock(name).map_or_else(|| name.to_string(), |name| name.to_string()))
+        }
+        LockRef::Expression(computed) => {
+            let source = computed.source();
+            let expression = device_in_expression(source).unwrap_or(source).to_owned();
+            LockDocument::Expression(LockExpression { expression })
+        }
     }
 }
 
@@ -141,20 +168,43 @@ fn lock(lock: &LockRef) -> LockDocument {
 
 fn action(definition: &Action) -> ActionDocument {
     match settings(definition) {
-        ActionSettings { run, start_within: None, timeout: None, deadline: None, retry: None } => {
-            ActionDocument::Short(run)
-        }
-        settings => ActionDocument::Full(settings),
+        ActionSettings {
+            run: Some(run),
+            start_within: None,
+            timeout: None,
+            deadline: None,
+            retry: None,
+            ..
+        } => ActionDocument::Short(run),
+        settings => ActionDocument::Full(Box::new(settings)),
     }
 }
 
 fn settings(action: &Action) -> ActionSettings {
+    let job = action.device_job();
     ActionSettings {
-        run: action.doer.to_string(),
+        run: job.is_none().then(|| action.doer.to_string()),
+        topic: job.map(|job| match &job.topic {
+            JobTopic::Fixed(topic) => LockDocument::Name(topic.to_string()),
+            JobTopic::Expression(computed) => {
+                LockDocument::Expression(LockExpression { expression: text(computed) })
+            }
+        }),
+        args: job.and_then(|job| match &job.args {
+            JobArgs::Fixed(args) => params(args).filter(|args| !args.is_empty()),
+            JobArgs::Expression(computed) => {
+                Some([("expression".to_owned(), text(computed).into())].into_iter().collect())
+            }
+        }),
+        done: job.and_then(|job| Some(job.done.as_ref()?.to_string())),
+        offline: job.filter(|job| job.offline == WhileOffline::Fail).map(|_| api::WhileOffline::Fail),
+        settle: job.and_then(|job| unless(job.settle, SETTLE_DEFAULT)),
         start_within: action.start_within.map(span),
         timeout: match action.doer {
             Doer::Flow { .. } => unless(action.timeout, CHILD_TIMEOUT_DEFAULT),
-            Doer::Worker { .. } | Doer::Signal { .. } => unless(action.timeout, TIMEOUT_DEFAULT),
+            Doer::Worker { .. } | Doer::Signal { .. } | Doer::Device(_) => {
+                unless(action.timeout, TIMEOUT_DEFAULT)
+            }
         },
         deadline: action.deadline.map(span),
         retry: (action.retry != Retry::default()).then(|| retry(&action.retry)),

@@ -16,6 +16,7 @@ use windlass_store::StoredFlow;
 
 use crate::http::{
     App,
+    access::Grant,
     answer::{json_response, ok, page::Page, problem::Refused},
     request::{FromQuery, Pairs, Path, Query},
     serving::receive,
@@ -62,7 +63,8 @@ impl FromQuery for Version {
     }
 }
 
-/// The newest version of every flow, by name. A page ends early, with `next`, once its flows have 8 MiB of definitions.
+/// The newest version of every flow, by name. A page ends early, with `next`, once its flows have 8 MiB of definitions. A
+/// token that is limited to queues or flows gets its flows.
 #[utoipa::path(
     get,
     path = "/v1/flows", operation_id = "list_flows",
@@ -79,12 +81,15 @@ impl FromQuery for Version {
 )]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    grant: Grant,
     Query(page): Query<PageOfFlows>,
 ) -> Result<Response, Refused> {
     let PageOfFlows { all, after, limit } = page;
     let flows = app.engine.flows().await?;
-    let is_wanted =
-        |name: &Name| (all || !is_adhoc(name.as_str())) && after.as_ref().is_none_or(|after| name > after);
+    let is_wanted = |name: &Name| {
+        let is_shown = (all || !is_adhoc(name.as_str())) && grant.has_flow(name);
+        is_shown && after.as_ref().is_none_or(|after| name > after)
+    };
     let mut wanted = flows.iter().filter(|stored| is_wanted(&stored.flow.name)).peekable();
     let (mut page, mut last) = (Page::new(limit), None);
     while page.room() > 0
@@ -216,10 +221,15 @@ pub(crate) async fn apply(
         (status = 400, description = "Not valid; `line` and `column` say where", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn check(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn check(
+    State(app): State<Arc<App>>,
+    grant: Grant,
+    request: Request,
+) -> Result<Response, Refused> {
     let (parts, body) = request.into_parts();
     let body = receive::read_body(&app.bodies, &parts, body, FILE_BYTES_MAX).await?;
     let flow = read(&app, &parts.headers, &body, None).await?;
+    grant.flow(&flow.name)?;
     let newest = match app.engine.flow(&flow.name, None).await {
         Ok(stored) => Some(stored.flow),
         Err(EngineError::UnknownFlow(_)) => None,

@@ -135,7 +135,7 @@ fn document(report: &LimitReport, warnings: Vec<String>) -> api::Limit {
 fn holder(holder: &Holder) -> api::LimitHolder {
     api::LimitHolder {
         task: holder.task.to_string(),
-        step: holder.step.to_string(),
+        step: holder.step.as_ref().map(ToString::to_string),
         member: holder.act.index(),
         direction: match holder.act.direction {
             Direction::Forward => api::Direction::Forward,

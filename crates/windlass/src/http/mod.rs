@@ -9,8 +9,11 @@
 //! Each resource has its `routes`, which register handlers with the router and with the contract. Documents are those of
 //! [`windlass_api`].
 
+mod access;
 mod alarms;
 mod answer;
+mod device_messages;
+mod devices;
 mod exchange;
 mod flows;
 mod health;
@@ -22,10 +25,13 @@ mod metrics;
 mod openapi;
 mod queues;
 pub(crate) mod request;
+mod rollouts;
 mod servers;
 mod serving;
 mod submit;
 pub(crate) mod tasks;
+mod tokens;
+mod triggers;
 mod workers;
 
 use std::{
@@ -38,6 +44,7 @@ use windlass_core::Millis;
 use windlass_engine::Engine;
 use windlass_store::{Clock, Now};
 
+pub(crate) use access::store_uses;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub use serving::{serve, shutdown::Shutdown};
@@ -45,7 +52,9 @@ pub use serving::{serve, shutdown::Shutdown};
 pub(crate) use submit::LABEL_BYTES_MAX;
 pub(crate) use submit::{enqueued::EnqueuedReader, idempotency::KEY_BYTES_MAX};
 pub(crate) use tasks::{events::event_document, view, view::status};
+pub(crate) use tokens::new_secret;
 
+use access::Access;
 use answer::problem::Refused;
 use serving::{
     budget::{BODY_BYTES_PER_CLIENT_DEFAULT, BODY_WINDOW_DEFAULT, BodyBudget},
@@ -94,6 +103,8 @@ pub struct App {
     bodies: BodyBudget,
     worker_bodies: BodyBudget,
     hosts: OnceLock<Hosts>,
+    /// What is known of access tokens; `None` = the server asks for none.
+    access: Option<Access>,
     begun: Instant,
 }
 
@@ -110,7 +121,21 @@ impl App {
             bodies: BodyBudget::of_clients(&clients),
             worker_bodies: BodyBudget::of_workers(&clients),
             hosts: OnceLock::new(),
+            access: None,
             begun: Instant::now(),
+        }
+    }
+
+    /// The same, asking for an access token with every request.
+    #[must_use]
+    pub fn requiring_tokens(self) -> Self {
+        Self { access: Some(Access::default()), ..self }
+    }
+
+    /// Tokens were created or revoked here.
+    fn forget_tokens(&self) {
+        if let Some(access) = &self.access {
+            access.forget();
         }
     }
 
@@ -120,13 +145,23 @@ impl App {
 
     /// The monotonic time of this process, which does not follow the clock of a store.
     fn uptime(&self) -> Millis {
-        Millis(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+        uptime_since(self.begun)
+    }
+
+    /// The same for others.
+    pub(crate) fn uptime_clock(&self) -> impl Fn() -> Millis + Send + Sync + use<> {
+        let begun = self.begun;
+        move || uptime_since(begun)
     }
 
     /// Which hosts it answers to; the careful choice until a listener is known.
     fn hosts(&self) -> Hosts {
         self.hosts.get().copied().unwrap_or(Hosts::Loopback)
     }
+}
+
+fn uptime_since(begun: Instant) -> Millis {
+    Millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Everything the server answers.

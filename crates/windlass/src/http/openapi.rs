@@ -3,12 +3,19 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::{body::Bytes, http::StatusCode, response::Response};
-use utoipa::OpenApi;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        OpenApi as Document,
+        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    },
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    App, alarms, answer::bytes_response, exchange, flows, health, leaders, limits, locks, metrics, queues,
-    servers, tasks, tasks::classic::ClassicTask, workers,
+    App, alarms, answer::bytes_response, device_messages, devices, exchange, flows, health, leaders, limits,
+    locks, metrics, queues, rollouts, servers, tasks, tasks::classic::ClassicTask,
+    tasks::classic_queue::ClassicQueue, tokens, triggers, workers,
 };
 
 #[derive(OpenApi)]
@@ -18,6 +25,7 @@ use super::{
         description = "A durable engine for multi-step asynchronous tasks. Times are RFC 3339 in UTC, refusals are \
                        `application/problem+json`."
     ),
+    modifiers(&Bearer),
     tags(
         (name = "tasks", description = "Starting tasks, looking at them, steering them"),
         (name = "flows", description = "The catalogue of flows"),
@@ -26,12 +34,38 @@ use super::{
         (name = "limits", description = "How many attempts may run concurrently, and start per span of time"),
         (name = "locks", description = "Who has which lock"),
         (name = "leaders", description = "Processes of which one at a time holds a name"),
+        (name = "devices", description = "Devices, their presence and who has them"),
+        (name = "rollouts", description = "A flow for each device of a fleet, a few at a time"),
+        (name = "triggers", description = "What starts tasks by itself: schedules, and requests"),
+        (name = "tokens", description = "Access tokens: who may do what"),
         (name = "alarms", description = "What an operator must see"),
         (name = "server", description = "The server itself, and others on its store"),
     ),
-    components(schemas(ClassicTask, windlass_api::StepMessage, windlass_api::ResultMessage))
+    components(schemas(
+        ClassicTask,
+        ClassicQueue,
+        windlass_api::ClassicDevice,
+        windlass_api::ClassicJobStarted,
+        windlass_api::StepMessage,
+        windlass_api::ResultMessage
+    ))
 )]
 struct Contract;
+
+/// Access tokens, which a server may ask for with each request.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut Document) {
+        const NAME: &str = "access_token";
+        let description = "An access token, where the server asks for them. /healthz, /readyz, /openapi.json and signed requests to \
+                           triggers need none.";
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(description)).build();
+        document.components.get_or_insert_default().add_security_scheme(NAME, SecurityScheme::Http(scheme));
+        let required = SecurityRequirement::new::<_, _, &str>(NAME, []);
+        document.security = Some(vec![SecurityRequirement::default(), required]);
+    }
+}
 
 /// Every endpoint: its handler and its part of the contract.
 pub(super) fn router() -> OpenApiRouter<Arc<App>> {
@@ -44,6 +78,11 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .merge(limits::routes())
         .merge(locks::routes())
         .merge(leaders::routes())
+        .merge(devices::routes())
+        .merge(device_messages::routes())
+        .merge(rollouts::routes())
+        .merge(triggers::routes())
+        .merge(tokens::routes())
         .merge(alarms::routes())
         .merge(servers::routes())
         .merge(health::routes())

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
+use windlass_core::reserved_module;
 
 /// The longest name of a module or a command.
 const NAME_LENGTH_MAX: usize = 128;
@@ -18,9 +19,6 @@ const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o0002;
-
-/// The module name that is reserved for the engine.
-const RESERVED_MODULE: &str = "flow";
 
 /// The modules and commands of one folder.
 #[derive(Debug)]
@@ -164,8 +162,8 @@ impl Catalogue {
 
 fn module_name(path: &Path) -> Result<String, &'static str> {
     let name = valid_name(path)?;
-    if name == RESERVED_MODULE {
-        return Err("the module name `flow` is reserved: rename the folder");
+    if reserved_module(&name).is_some() {
+        return Err("the name of the module is reserved for the server: rename the folder");
     }
     if name.contains('.') {
         return Err(

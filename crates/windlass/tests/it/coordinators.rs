@@ -61,6 +61,16 @@ pub(super) fn on_each(test: impl Fn(Kind) + Sync) {
     });
 }
 
+/// Runs a test on all coordinators that are no servers of Windlass, at once.
+pub(super) fn on_each_elsewhere(test: impl Fn(Kind) + Sync) {
+    std::thread::scope(|scope| {
+        for kind in Kind::all() {
+            let test = &test;
+            scope.spawn(move || test(kind));
+        }
+    });
+}
+
 /// A file to which leaders append lines `FENCE WORD`.
 pub(super) struct Ledger {
     dir: TempDir,

@@ -34,6 +34,79 @@ fn two_minutes_of_the_readme() {
 }
 
 #[test]
+fn tutorial_of_a_first_task() {
+    run("docs/tutorial/1-first-task.md");
+}
+
+#[test]
+fn tutorial_of_a_first_rollback() {
+    run("docs/tutorial/2-first-rollback.md");
+}
+
+#[test]
+fn tutorial_of_a_first_worker() {
+    run("docs/tutorial/3-first-worker.md");
+}
+
+#[test]
+fn tutorial_of_a_first_fan_out() {
+    run("docs/tutorial/4-first-fan-out.md");
+}
+
+#[test]
+fn tutorial_of_going_to_postgresql() {
+    let Some(server) = Postgres::shared().unwrap() else { return };
+    let database = server.database().unwrap();
+    let url = database.url();
+    run_parts("docs/tutorial/5-postgresql.md", &[], &on_postgres(&url));
+}
+
+#[test]
+fn guide_to_idempotency() {
+    run("docs/guides/idempotency.md");
+}
+
+#[test]
+fn guide_to_rollbacks() {
+    run("docs/guides/rollbacks.md");
+}
+
+#[test]
+fn guide_to_errors() {
+    run("docs/guides/errors.md");
+}
+
+#[test]
+fn guide_to_fairness() {
+    run("docs/guides/fairness.md");
+}
+
+#[test]
+fn guide_to_approvals() {
+    run("docs/guides/approvals.md");
+}
+
+#[test]
+fn metrics() {
+    run("docs/reference/metrics.md");
+}
+
+#[test]
+fn triggers() {
+    run("docs/concepts/triggers.md");
+}
+
+#[test]
+fn access_tokens() {
+    run("docs/operate/access.md");
+}
+
+#[test]
+fn rollouts() {
+    run("docs/operate/rollouts.md");
+}
+
+#[test]
 fn a_fan_out_over_files() {
     run("examples/fan-out/README.md");
 }
@@ -63,6 +136,14 @@ fn a_real_postgres_instance() {
     if Postgres::is_installed().unwrap() {
         run("examples/postgres-instance/README.md");
     }
+}
+
+#[cfg(feature = "mqtt")]
+#[test]
+fn a_fleet_of_devices() {
+    let Some(broker) = windlass_testkit::Mosquitto::start().unwrap() else { return };
+    let port = broker.port().to_string();
+    run_parts("examples/device-fleet/README.md", &[], &[("MQTT_PORT", &port)]);
 }
 
 #[test]

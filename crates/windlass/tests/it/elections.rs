@@ -13,7 +13,10 @@ use tempfile::TempDir;
 use windlass_coordinators::conformance::{self, Disturbances, Subject};
 use windlass_testkit::{Postgres, Proxy};
 
-use super::site::{PROGRAM, Site, store, text, until};
+use super::{
+    coordinators::on_each_elsewhere,
+    site::{PROGRAM, Site, store, text, until},
+};
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -168,6 +171,33 @@ fn servers_on_one_store_conform() {
     conforms(|| {
         let url = urls.lock().unwrap().pop().expect("a database for each suite");
         Servers::on(tempfile::tempdir().unwrap(), url, 2)
+    });
+}
+
+/// Consul or etcd elects, and a server confirms.
+struct Confirmed {
+    chooser: String,
+    servers: Servers,
+}
+
+impl Subject for Confirmed {
+    fn url(&self) -> String {
+        format!("{} {}", self.chooser, self.servers.url())
+    }
+
+    fn lease(&self) -> Duration {
+        LEASE
+    }
+
+    fn delete(&self, name: &str) {
+        self.servers.delete(name);
+    }
+}
+
+#[test]
+fn coordinators_that_a_server_confirms_conform() {
+    on_each_elsewhere(|kind| {
+        conformance::run(&Confirmed { chooser: kind.url(), servers: Servers::embedded() })
     });
 }
 

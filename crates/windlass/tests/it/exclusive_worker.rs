@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf, time::Instant};
 
 use super::{
-    coordinators::{LEASE, Ledger, Process, on_each, run},
+    coordinators::{Kind, LEASE, Ledger, Process, on_each, run},
     site::{Site, script, store, until_within},
 };
 
@@ -137,4 +137,48 @@ fn a_worker_that_is_cut_off_from_its_coordinator_stops_and_works_again_later() {
         stage.done(12);
         assert_eq!(stage.ledger.reigns(), [first, second]);
     });
+}
+
+/// Each product counts fences from another number, and the store is asked by all of them.
+#[test]
+fn a_change_of_the_coordinator_does_not_lower_the_fence() {
+    let stage = Stage::new("changing");
+    let mut urls: Vec<String> = Kind::all().into_iter().map(Kind::url).collect();
+    urls.push(stage.site.url.clone());
+    urls.extend(urls.clone().into_iter().rev());
+    let mut tasks = 0;
+    for url in &urls {
+        let mut worker = stage.worker(url, "worker-0");
+        stage.start_tasks(1);
+        tasks += 1;
+        stage.done(tasks);
+        worker.signal("TERM");
+        assert_eq!(worker.code(), Some(0));
+    }
+    // On a busy machine a leader may have had several terms.
+    assert!(stage.ledger.reigns().len() >= urls.len(), "each has a higher fence than the one before");
+}
+
+#[test]
+fn workers_that_disagree_about_the_coordinator_do_not_work_at_once() {
+    let [one, other, ..] = Kind::all()[..] else { return };
+    let stage = Stage::new("disagreeing");
+    stage.go_on(true);
+    let mut first = stage.worker(&one.url(), "worker-0");
+    stage.start_tasks(20);
+    stage.ledger.next_after(0);
+    let _second = stage.worker(&other.url(), "worker-1");
+    // Its own coordinator has elected it, as nobody else campaigns there.
+    let log = stage.ledger.dir().join("worker-1.log");
+    until_within(PATIENCE, "the other worker says what is wrong", || {
+        let log = fs::read_to_string(&log).unwrap_or_default();
+        let says = "give all candidates of a name the same coordinator";
+        assert!(!log.contains("elected name"), "one of them works: {log}");
+        (log.contains(says) && log.contains("is worker-0, which is alive")).then_some(())
+    });
+    stage.go_on(false);
+    first.signal("TERM");
+    assert_eq!(first.code(), Some(0));
+    stage.done(20);
+    assert!(stage.ledger.reigns().len() >= 2);
 }

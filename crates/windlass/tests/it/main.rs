@@ -1,5 +1,6 @@
 //! The program as its users meet it.
 
+mod access;
 mod backup;
 #[cfg(all(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod brokers;
@@ -8,6 +9,8 @@ mod cli;
 mod coordinators;
 mod damaged_row;
 mod demo;
+mod device_jobs;
+mod devices;
 mod docs;
 mod elections;
 mod enqueue;
@@ -23,10 +26,12 @@ mod lead;
 mod malformed;
 mod migrate;
 mod modules;
+mod rollouts;
 mod servers;
 mod site;
 mod task_list;
 mod transfer;
+mod triggers;
 mod workflows;
 
 /// Not a test by itself: a candidate that the tests of `elections` kill and pause.

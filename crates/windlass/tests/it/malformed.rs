@@ -283,6 +283,18 @@ fn flows() -> Vec<Value> {
     vec![flow, classic, graph]
 }
 
+const DEVICES: [&str; 2] = [
+    "devices:\n- name: a\n  labels: { site: nord }\n  presence: { topic: a/status, online: up }\n- name: b\n  presence: { keep_alive: 1m }\n",
+    "[[devices]]\nname = \"a\"\nechoes_attempt = true\n[devices.presence]\nkeep_alive = 60\n",
+];
+
+fn devices() -> Vec<Value> {
+    let topic = serde_json::json!({"topic": "a/status", "online": "up", "offline": "down"});
+    let device = serde_json::json!({"name": "a", "labels": {"site": "nord"}, "presence": topic, "echoes_attempt": true});
+    let other = serde_json::json!({"name": "b", "presence": {"keep_alive": "1m"}});
+    vec![device.clone(), serde_json::json!([device, other]), serde_json::json!({"devices": [device, other]})]
+}
+
 fn exchanges() -> Vec<Value> {
     let report = |outcome: &str, name: &str, value: Value| {
         let mut report = serde_json::json!({"token": "t", "outcome": outcome, "logs": ["line"]});
@@ -345,6 +357,11 @@ proptest! {
     #[test]
     fn flow_files(bytes in prop_oneof![3 => changed(flows()), 2 => scrambled(&FLOWS), 1 => noise()]) {
         malformed::flow_file(&bytes);
+    }
+
+    #[test]
+    fn device_files(bytes in prop_oneof![3 => changed(devices()), 2 => scrambled(&DEVICES), 1 => noise()]) {
+        malformed::device_file(&bytes);
     }
 
     #[test]

@@ -214,12 +214,12 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
     let mut changed = bytes.clone();
     let middle = changed.len() / 2;
     changed[middle] ^= 1;
-    let newer = [b"windlass-export 5\n", &bytes[18..]].concat();
+    let newer = [b"windlass-export 6\n", &bytes[18..]].concat();
     for (name, content, reason) in [
         ("cut", &bytes[..bytes.len() / 2], "cut off"),
         ("without-end", &bytes[..bytes.len() - 60], "cut off"),
         ("changed", &changed[..], "export"),
-        ("newer", &newer[..], "format 5"),
+        ("newer", &newer[..], "format 6"),
         ("foreign", b"something else\n", "no export"),
         ("empty", b"", "no export"),
     ] {

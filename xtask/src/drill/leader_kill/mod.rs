@@ -1,7 +1,7 @@
-//! Tasks of one exclusive queue, three servers on one database behind HAProxy, and three workers that know HAProxy alone.
-//! With a coordinator one of the workers leads; without one all three work, and the store alone keeps tasks apart. The
-//! worker that acts and the server that leads the services of the store are killed, stopped and ended in order. The
-//! commands write a ledger, which shows whether two of them ever ran at once, and how long takeovers took.
+//! Tasks of one exclusive queue, three servers on one database behind HAProxy, and three workers that know only HAProxy.
+//! With a coordinator, one of the workers leads. Without one, all three work, and the store alone keeps the tasks apart.
+//! The working worker and the server that leads the services of the store are killed, stopped, and ended in order. The
+//! commands write a ledger. It shows whether two of them ever ran at once, and how long takeovers took.
 
 mod reigns;
 mod stage;
@@ -25,32 +25,32 @@ use self::{
 };
 use super::{Length, tasks};
 
-/// The lease of exclusive workers: short, so that the drill is.
+/// The lease of exclusive workers. It is short to keep the drill short.
 const LEASE: &str = "4s";
 
 /// The flow whose tasks have an exclusive queue, which promises an order.
 const ORDERED: &str = "ordered";
 
-/// The flow whose tasks have none: only the leadership of the workers keeps these apart. A worker that is elected acts on
-/// them although a stopped worker still has the task of the queue.
+/// The flow whose tasks have no queue: only the leadership of the workers keeps these tasks apart. A worker that is
+/// elected can run them while a stopped worker still has the task of the queue.
 const FREE: &str = "free";
 
-/// How many of them are submitted before a strike at a worker that leads.
+/// The number of these tasks that are submitted before a strike at a leading worker.
 const FREE_BEFORE: usize = 3;
 
 /// How long a takeover, or the last task, may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often the ledger is read while something is awaited.
+/// How often the ledger is read during a wait.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How often the database is asked for the leading server meanwhile.
+/// How often the database is queried for the leading server during a wait.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// What chooses the worker that works.
+/// What decides which worker works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Coordinator {
-    /// None: the exclusive queue of the store
+    /// No coordinator: the exclusive queue of the store
     Store,
     /// Consul
     Consul,
@@ -60,7 +60,7 @@ pub(crate) enum Coordinator {
     Zookeeper,
 }
 
-/// Who is struck: the worker that acts, the server that leads, or both.
+/// The target of a strike: the working worker, the server that leads, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Victims {
     Worker,
@@ -68,7 +68,7 @@ enum Victims {
     Both,
 }
 
-/// What happens to them.
+/// What happens to the target.
 type Strike = (Victims, &'static str, Signal);
 
 const fn kill(victims: Victims) -> Strike {
@@ -95,16 +95,17 @@ const ALL: &[Strike] = &[
     end(Victims::Server),
 ];
 
-/// How much is done.
+/// The amount of work.
 struct Plan {
-    /// Tasks of the exclusive queue.
+    /// The number of tasks of the exclusive queue.
     ordered: usize,
-    /// What happens, in turn.
+    /// The strikes, in turn.
     strikes: &'static [Strike],
-    /// Whether this goes on until all tasks have ended, and waits after each strike for the queue. Otherwise each strike comes
-    /// once, and a stopped worker goes on when another one acts: the queue waits longer, for the lease of its attempt.
+    /// Whether the strikes repeat until all tasks have ended, with a wait for the queue after each. Otherwise each strike
+    /// comes once, and a stopped worker continues when another one works: the queue waits longer, for the lease of its
+    /// attempt.
     goes_on: bool,
-    /// From one strike to the next, at least.
+    /// The minimum time between two strikes.
     every: Duration,
 }
 
@@ -117,7 +118,7 @@ impl Plan {
                 (40, SHORT, Duration::from_millis(500))
             }
             (Length::Short, false) => {
-                // A stopped worker is waited for until its lease is over, which is 10 s.
+                // A stopped worker is waited for until its lease ends, which takes 10 s.
                 const SHORT: &[Strike] = &[kill(Victims::Both), stop(Victims::Server), end(Victims::Server)];
                 (80, SHORT, Duration::from_millis(500))
             }
@@ -126,10 +127,10 @@ impl Plan {
     }
 }
 
-/// How long it took after a strike.
+/// The times after a strike.
 #[derive(Debug, Clone, Copy, Default)]
 struct Takeover {
-    /// Until a command of another worker acted.
+    /// Until a command of another worker ran.
     worker: Option<Duration>,
     /// Until another server led.
     server: Option<Duration>,
@@ -137,7 +138,7 @@ struct Takeover {
     begun: Option<Duration>,
 }
 
-/// Runs the drill on this coordinator, or on each. What is not installed is left out, which is said.
+/// Runs the drill on this coordinator, or on each. A product that is not installed is reported and skipped.
 pub(super) async fn run(program: &Path, length: Length, coordinator: Option<Coordinator>) -> Result<()> {
     let Some(postgres) = Postgres::start()? else { return Ok(()) };
     if !HaProxy::is_installed()? {
@@ -148,7 +149,7 @@ pub(super) async fn run(program: &Path, length: Length, coordinator: Option<Coor
         if coordinator.is_some_and(|wanted| wanted != *product) {
             continue;
         }
-        // Each server lives as long as its drill.
+        // Each of these servers lives as long as its drill.
         match product {
             Coordinator::Store => run_on(program, length, &postgres, None).await?,
             Coordinator::Consul => {
@@ -201,7 +202,7 @@ async fn run_on<P: SqlProduct>(
     }
     tasks::wait_until_succeeded(&client, submitted.len(), PATIENCE).await?;
     let verdict = reigns.verdict(&submitted)?;
-    // Also makes sure that each of them has one accepted result.
+    // This also checks that each task has one accepted result.
     let lost = tasks::count_events(&client, verdict.repeated.iter().map(String::as_str), "step.lost").await?;
     let by = coordinator.and_then(|url| url.split(':').next()).unwrap_or("the store alone");
     println!(
@@ -213,13 +214,13 @@ async fn run_on<P: SqlProduct>(
     );
     ensure!(
         strikes >= plan.strikes.len(),
-        "the tasks ended after {strikes} strikes: the drill shows nothing"
+        "the tasks ended after {strikes} strikes: the drill has no result"
     );
     let seen: Vec<&Takeover> = takeovers.values().flatten().collect();
     let leaders = seen.iter().filter(|takeover| takeover.worker.is_some()).count();
     ensure!(
         coordinator.is_none() || verdict.reigns > leaders,
-        "{} leaders for {leaders} takeovers",
+        "there were {} leaders after {leaders} takeovers",
         verdict.reigns
     );
     let (servers, fence) = (seen.iter().filter(|takeover| takeover.server.is_some()).count(), stage.fence()?);
@@ -227,7 +228,7 @@ async fn run_on<P: SqlProduct>(
     stage.stop().await
 }
 
-/// Strikes, waits until others have taken over, and makes everything whole again.
+/// Strikes, waits until others have taken over, and restores all processes.
 async fn take_over<P: SqlProduct>(
     stage: &mut Stage<'_, P>,
     reigns: &mut Reigns,
@@ -248,7 +249,7 @@ async fn take_over<P: SqlProduct>(
     if let Some(worker) = worker.filter(|_| signal != Signal::STOP) {
         stage.replace_worker(worker).await?;
         if signal == Signal::TERM {
-            // It has finished what it had, which is not part of the takeover.
+            // The worker has finished its commands, which do not count as part of the takeover.
             struck = Instant::now();
         }
     }
@@ -274,7 +275,7 @@ async fn take_over<P: SqlProduct>(
             asked = Instant::now();
             takeover.server = stage.other_leads(server)?.then(|| struck.elapsed());
         }
-        // After the last task nobody acts.
+        // After the last task, no command runs.
         let in_queue = plan.goes_on || worker.is_none();
         let acts = reigns.ended() == tasks || !in_queue || takeover.begun.is_some();
         let leads = reigns.ended() == tasks || worker.is_none() || takeover.worker.is_some();

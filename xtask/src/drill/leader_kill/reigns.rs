@@ -1,4 +1,4 @@
-//! The ledger: commands append lines to a file, several while they run.
+//! The ledger: each command appends several lines to a file while it runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,12 +27,12 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("reigns")
 }
 
-/// What a command wrote.
+/// A line of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The fence of the leadership of its worker; 0 = workers have no leader.
+    /// The fence of its worker's leadership; 0 if workers have no leader.
     reign: u64,
-    /// The fence of the exclusive queue; 0 = the task has none.
+    /// The fence of the exclusive queue; 0 if the task has no queue.
     fence: u64,
     /// The worker that ran it.
     pub(super) worker: String,
@@ -42,7 +42,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Whether a task of the exclusive queue began.
+    /// Whether this line is the beginning of a task of the exclusive queue.
     pub(super) fn begins_in_queue(&self) -> bool {
         self.fence > 0 && self.word == "begin"
     }
@@ -60,19 +60,19 @@ impl Line {
     }
 }
 
-/// What the ledger shows.
+/// The contents of the ledger.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    /// How many leaders there were.
+    /// The number of leaders.
     pub(super) reigns: usize,
-    /// Tasks whose command ran to its end more than once.
+    /// The tasks whose command ran to its end more than once.
     pub(super) repeated: Vec<String>,
 }
 
-/// What was read of the ledger.
+/// The part of the ledger that was read.
 pub(super) struct Reigns {
     file: PathBuf,
-    /// How many bytes that are.
+    /// The number of bytes of that part.
     offset: u64,
     lines: Vec<Line>,
     /// The tasks whose command has run to its end.
@@ -88,12 +88,12 @@ impl Reigns {
         &self.lines
     }
 
-    /// How many tasks have run to their end.
+    /// The number of tasks that have run to their end.
     pub(super) fn ended(&self) -> usize {
         self.ended.len()
     }
 
-    /// Reads the whole lines that were appended.
+    /// Reads the complete lines that were appended.
     pub(super) fn read(&mut self) -> Result<()> {
         let mut file = match File::open(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -114,7 +114,7 @@ impl Reigns {
         Ok(())
     }
 
-    /// Waits until a command acts. Returns its worker, or nothing once all of this number of tasks have ended.
+    /// Waits until a command runs. Returns its worker, or nothing once this number of tasks have all ended.
     pub(super) async fn acting(&mut self, tasks: usize) -> Result<Option<String>> {
         let (began, seen) = (Instant::now(), self.lines.len());
         loop {
@@ -125,12 +125,12 @@ impl Reigns {
             if let Some(line) = self.lines[seen..].last().filter(|line| line.word != "end") {
                 return Ok(Some(line.worker.clone()));
             }
-            ensure!(began.elapsed() < PATIENCE, "nobody acts for {PATIENCE:?}");
+            ensure!(began.elapsed() < PATIENCE, "no command runs for {PATIENCE:?}");
             time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Fails when two commands ran at once, tasks were lost, or those of the queue began in another order.
+    /// Fails if two commands ran at once, if tasks were lost, or if those of the queue began in another order.
     pub(super) fn verdict(&mut self, submitted: &[(String, &str)]) -> Result<Verdict> {
         self.read()?;
         let mut open: Option<&Line> = None;
@@ -184,7 +184,7 @@ impl Reigns {
 mod tests {
     use super::*;
 
-    /// What the ledger of these lines shows, after two tasks of the queue were submitted.
+    /// The result for a ledger with these lines, after two tasks of the queue were submitted.
     fn verdict(lines: &[&str]) -> Result<Verdict> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(file(dir.path()), lines.join("\n") + "\n").unwrap();

@@ -17,28 +17,28 @@ const WORKERS: usize = 3;
 /// The name that workers campaign for.
 const NAME: &str = "drill/leader";
 
-/// The server that keeps time for all, by its address.
+/// Selects the address of the server that leads timekeeping.
 const LEADING: &str = "SELECT r.address FROM windlass_service s JOIN windlass_server r ON r.id = s.holder
     WHERE s.name = 'timekeeping'";
 
-/// How often that has been another server.
+/// Selects the number of times that timekeeping has got another leader.
 const FENCE: &str = "SELECT fence FROM windlass_service WHERE name = 'timekeeping'";
 
-/// Servers, the balancer, and workers that know the balancer alone.
+/// Servers, the load balancer, and workers that know only the load balancer.
 pub(super) struct Stage<'d, P: SqlProduct> {
     database: &'d Database<'d, P>,
     servers: Vec<Fleet>,
-    // It lives as long as what is behind it.
+    // It lives as long as the processes behind it.
     _balancer: HaProxy,
     users: Fleet,
-    /// What exclusive workers are started with.
+    /// The arguments of exclusive workers.
     campaign: Vec<String>,
-    /// How many workers were started.
+    /// The number of workers that were started.
     started: usize,
 }
 
 impl<'d, P: SqlProduct> Stage<'d, P> {
-    /// Starts everything. With the URL of a coordinator only one of the workers works.
+    /// Starts everything. With the URL of a coordinator, only one of the workers works.
     pub(super) async fn start(
         program: &Path,
         database: &'d Database<'d, P>,
@@ -71,7 +71,7 @@ impl<'d, P: SqlProduct> Stage<'d, P> {
         self.users.dir()
     }
 
-    /// A client that knows the balancer alone.
+    /// A client that knows only the load balancer.
     pub(super) fn client(&self) -> Result<Client> {
         self.users.client()
     }
@@ -83,7 +83,7 @@ impl<'d, P: SqlProduct> Stage<'d, P> {
         self.users.launch_worker(&name, 1, "error", &arguments)
     }
 
-    /// Sends the worker of that name a signal.
+    /// Sends a signal to the worker with this name.
     pub(super) fn strike_worker(&self, name: &str, signal: Signal) -> Result<()> {
         self.users.signal_worker(name, signal)
     }
@@ -94,7 +94,7 @@ impl<'d, P: SqlProduct> Stage<'d, P> {
         self.launch_worker()
     }
 
-    /// Where the leading server listens; empty while none leads.
+    /// The address of the leading server; empty while none leads.
     fn leading_address(&self) -> Result<String> {
         Ok(self.database.ask(LEADING)?.trim().to_owned())
     }
@@ -103,7 +103,7 @@ impl<'d, P: SqlProduct> Stage<'d, P> {
         address.ends_with(&format!(":{}", self.servers[server].port()))
     }
 
-    /// The number of the server that leads the services of the store.
+    /// The index of the server that leads the services of the store.
     pub(super) async fn leading_server(&self) -> Result<usize> {
         let began = Instant::now();
         loop {
@@ -127,12 +127,12 @@ impl<'d, P: SqlProduct> Stage<'d, P> {
         Ok(self.database.ask(FENCE)?.trim().parse()?)
     }
 
-    /// Sends a server a signal.
+    /// Sends a signal to a server.
     pub(super) fn strike_server(&self, server: usize, signal: Signal) -> Result<()> {
         self.servers[server].signal_server(signal)
     }
 
-    /// Lets a server go on that was stopped by this signal, or starts another one where it listened.
+    /// Continues a server that was stopped by this signal, or starts another one at the same address.
     pub(super) async fn revive_server(&mut self, server: usize, signal: Signal) -> Result<()> {
         let fleet = &mut self.servers[server];
         if signal == Signal::STOP {

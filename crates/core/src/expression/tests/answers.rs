@@ -209,3 +209,19 @@ fn an_expression_is_its_text() {
     let error = serde_json::from_str::<Expression>(r#""size >""#).unwrap_err().to_string();
     assert!(error.starts_with("it ends where a value should be (column 7)"), "{error}");
 }
+
+#[test]
+fn values_are_written_as_json() {
+    let json = |source: &str| {
+        let params =
+            Json::parse(r#"{"body": {"id": 7, "tags": ["a", "\"b\""], "rate": 0.5, "none": null}}"#).unwrap();
+        Expression::compile(source).unwrap().json_within(&params, &EvaluationBudget::default())
+    };
+    assert_eq!(json("body").unwrap(), r#"{"id":7,"none":null,"rate":0.5,"tags":["a","\"b\""]}"#);
+    assert_eq!(json("body.tags.map(tag, tag + '!')").unwrap(), r#"["a!","\"b\"!"]"#);
+    assert_eq!(json("{'x': body.id > 3}").unwrap(), r#"{"x":true}"#);
+    assert!(json("{1: true}").unwrap_err().contains("a key that is not a text"));
+    assert!(json("type(body)").unwrap_err().contains("which JSON does not have"));
+    assert!(json("1.0 / 0.0").unwrap_err().contains("not finite"));
+    assert!(json("body.missing").is_err());
+}

@@ -19,4 +19,7 @@ mod results;
 mod retry;
 mod rollback;
 mod rollback_params;
+mod rollout;
 mod signal;
+mod stop;
+mod suspend;

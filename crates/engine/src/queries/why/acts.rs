@@ -7,7 +7,7 @@ use windlass_store::{Claim, Loaded, Now, QueueState, SessionState};
 
 use crate::{
     Engine, EngineError,
-    queries::why::{AtWorker, ChildReason, Explanation, Reason, Why},
+    queries::why::{AtWorker, ChildReason, Explanation, Reason, Why, devices::job_device},
 };
 
 /// A task and its surroundings, read once.
@@ -37,10 +37,11 @@ impl<'a> Look<'a> {
 
     /// The reason of an execution, with its running deadline. An attempt claimed by a queue publisher does not count as
     /// started.
-    pub(super) fn reason(&self, key: ActKey, why: Why) -> Reason {
+    pub(super) async fn reason(&self, key: ActKey, why: Why) -> Result<Reason, EngineError> {
         let claim = self.claims.get(&key).filter(|claim| !claim.session.is_publisher());
         let deadline_at = self.loaded.task.running_deadline(key, claim.map(|claim| claim.at));
-        Reason { key: Some(key), why, deadline_at }
+        let device = self.awaited_device(key, &why).await?;
+        Ok(Reason { key: Some(key), why, deadline_at, device })
     }
 
     /// Whether there may be a reason for an execution.
@@ -93,6 +94,8 @@ impl<'a> Look<'a> {
         }
         let worker = self.workers.iter().find(|worker| worker.session == claim.session);
         let name = worker.map(|worker| worker.worker.name.to_string()).filter(|name| !name.is_empty());
+        // A job that was published is with its device.
+        let name = job_device(task, key).map(|device| device.to_string()).or(name);
         let at_worker = AtWorker {
             attempt: claim.attempt,
             worker: name.unwrap_or_else(|| claim.session.to_string()),

@@ -29,6 +29,9 @@ impl Look<'_> {
     async fn why_member(&self, key: ActKey) -> Result<Option<Reason>, EngineError> {
         // An item is not fanned out itself, so the recursion ends here.
         let why = Box::pin(self.why(key)).await?;
-        Ok(why.map(|why| self.reason(key, why)))
+        match why {
+            Some(why) => Ok(Some(self.reason(key, why).await?)),
+            None => Ok(None),
+        }
     }
 }

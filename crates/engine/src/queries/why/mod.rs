@@ -1,6 +1,7 @@
 //! Why a task does not progress: every current wait, each with the condition that ends it.
 
 mod acts;
+mod devices;
 mod handing_out;
 mod history;
 mod locks;
@@ -9,8 +10,8 @@ mod members;
 use std::sync::Arc;
 
 use windlass_core::{
-    ActKey, ActState, Actor, Awaited, Millis, Name, Pause, Phase, StuckKind, Task, TaskId, TaskStatus,
-    Timestamp, task_status,
+    ActKey, ActState, Actor, Awaited, Millis, Name, Phase, StuckKind, Task, TaskId, TaskStatus, Timestamp,
+    task_status,
 };
 use windlass_store::{LimitState, Loaded, Now, QueuePause};
 
@@ -39,6 +40,19 @@ pub struct Reason {
     pub why: Why,
     /// The running deadline of the task, or of the step's attempts, if there is one.
     pub deadline_at: Option<Timestamp>,
+    /// The device that it waits for, if it waits for one.
+    pub device: Option<AwaitedDevice>,
+}
+
+/// A device that a step waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AwaitedDevice {
+    /// Its name.
+    pub name: Name,
+    /// Whether it counts as online; `None` = no device of this name is declared.
+    pub online: Option<bool>,
+    /// Since when, if it was ever heard.
+    pub since: Option<Timestamp>,
 }
 
 /// Why a task, a step or an item is in its state.
@@ -282,7 +296,7 @@ impl Why {
 impl Reason {
     /// A reason of the task as a whole.
     fn of_task(task: &Task, why: Why) -> Self {
-        Self { key: None, why, deadline_at: running_deadline(task) }
+        Self { key: None, why, deadline_at: running_deadline(task), device: None }
     }
 }
 
@@ -314,7 +328,9 @@ impl Engine {
             let look = Look::new(self, &loaded, now).await?;
             for key in keys(&loaded.task) {
                 if reasons.len() < REASONS_MAX {
-                    reasons.extend(look.why(key).await?.map(|why| look.reason(key, why)));
+                    if let Some(why) = look.why(key).await? {
+                        reasons.push(look.reason(key, why).await?);
+                    }
                 } else {
                     more += usize::from(look.is_open(key));
                 }
@@ -339,7 +355,7 @@ impl Engine {
         } else {
             if let Some(stuck) = task.state.stuck.as_ref().filter(|stuck| stuck.step.is_none()) {
                 held.push(Why::Stuck { kind: stuck.kind, message: stuck.message.to_string() });
-            } else if task.state.pause == Pause::Held {
+            } else if task.state.pause.is_paused() {
                 let (since, by) = self.last_pause(task).await?.unzip();
                 held.push(Why::Paused { in_flight: in_flight(loaded), since, by: by.flatten() });
             }

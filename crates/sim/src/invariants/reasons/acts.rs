@@ -106,9 +106,10 @@ pub(super) fn has_open_members(task: &Task, key: ActKey) -> bool {
     !key.is_member() && members.is_some_and(|members| !members.side(key.direction).open.is_empty())
 }
 
-/// Whether an attempt must stop: its task rolls back, or its time is over.
+/// Whether an attempt must stop: its task rolls back or is being stopped, or its time is over.
 pub(super) fn is_to_end(task: &Task, key: ActKey, act: &Act) -> bool {
-    act.overdue || key.direction == Direction::Forward && task.state.phase == Phase::Backward
+    let is_stopped = task.state.pause.stops();
+    act.overdue || is_stopped || key.direction == Direction::Forward && task.state.phase == Phase::Backward
 }
 
 fn count(number: usize) -> u32 {

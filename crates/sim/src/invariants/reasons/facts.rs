@@ -148,7 +148,8 @@ impl Facts {
                 }
                 EventKind::ActRetrying { key, attempt, .. }
                 | EventKind::ActLost { key, attempt, .. }
-                | EventKind::ActReclaimed { key, attempt, .. } => {
+                | EventKind::ActReclaimed { key, attempt, .. }
+                | EventKind::ActStopped { key, attempt } => {
                     self.ends.insert((id, *key, *attempt), AttemptEnd::Failed);
                 }
                 _ => {}

@@ -1,6 +1,6 @@
 //! Reasons of ready attempts: the worker that has them, or the obstacle.
 
-use windlass_core::{Act, ActKey, ActState, Action, Name, Task, TaskId, Wakeup, waiting};
+use windlass_core::{Act, ActKey, ActState, Action, DEVICE_MODULE, Name, Task, TaskId, Wakeup, waiting};
 use windlass_engine::{AtWorker, Holder, Why};
 use windlass_store::{AttemptId, LimitState};
 
@@ -63,6 +63,10 @@ impl Check<'_> {
                     format!("{others} attempts are ready, with this one")
                 })
             }
+            // What devices do waits for them with the server.
+            Why::Offered { module: queue, .. } => {
+                holds(queue == module && &**module == DEVICE_MODULE, || format!("its queue is {module}"))
+            }
             _ => Err("it is ready".into()),
         }
     }
@@ -116,7 +120,9 @@ impl Check<'_> {
     fn serves(&self, worker: &str, module: &str) -> bool {
         let workers = &self.world.config.workers;
         let index = (0..workers.len()).find(|index| worker_name(*index) == worker);
-        index.is_some_and(|index| module == "m" || workers[index].both_modules)
+        let is_served =
+            |index: usize| module == "m" || module != DEVICE_MODULE && workers[index].both_modules;
+        index.is_some_and(is_served)
     }
 
     /// How many attempts of a queue were ready at some time since the question.
@@ -155,11 +161,14 @@ impl Check<'_> {
         holds(holders.len() as u64 <= state.running, || format!("{} have it", holders.len()))?;
         for holder in holders {
             let same_key = !limit.per_key || holder.key.as_deref() == counted.flatten();
+            if holder.step.is_none() && self.truth.is_damaged(holder.task) {
+                continue;
+            }
             let mut versions = self.facts.task_since(holder.task, since);
             let has = |task: &Task| {
                 let act = task.act(holder.act).filter(|act| act.state == ActState::Ready);
                 act.is_some_and(|act| act.attempt == holder.attempt)
-                    && Self::step_name(task, holder.act) == Some(&*holder.step)
+                    && Self::step_name(task, holder.act) == holder.step.as_deref()
                     && task
                         .action(holder.act)
                         .and_then(Action::worker)

@@ -10,7 +10,7 @@ mod handing_out;
 mod others;
 mod over;
 
-use windlass_core::{ActKey, ActState, Ending, Pause, Phase, Task, TaskStatus};
+use windlass_core::{ActKey, ActState, Ending, Phase, Task, TaskStatus};
 use windlass_engine::{Reason, Why};
 
 use super::{Invariant, broken};
@@ -110,7 +110,7 @@ impl Check<'_> {
                 holds(stuck.is_some_and(|stuck| stuck.kind == *kind), || format!("it is {stuck:?}"))
             }
             Why::Paused { in_flight, since, by } => {
-                holds(task.state.pause == Pause::Held, || "it is not paused".into())?;
+                holds(task.state.pause.is_paused(), || "it is not paused".into())?;
                 let state = |act: &ActState| matches!(act, ActState::Ready | ActState::Awaiting(_));
                 let open = task.open_acts().filter(|(_, act)| state(&act.state)).count();
                 holds(*in_flight <= open, || format!("at most {open} can be in flight"))?;
@@ -147,7 +147,7 @@ impl Check<'_> {
             let first = reasons.first().is_some_and(|first| matches!(first.why, Why::Stuck { .. }));
             return holds(first, || format!("it waits for an operator first: {:?}", task.state.stuck));
         }
-        let paused = task.state.pause == Pause::Held;
+        let paused = task.state.pause.is_paused();
         holds(!paused || has(|why| matches!(why, Why::Paused { .. })), || "it is paused".into())?;
         let waits = task.waits_for_queue();
         holds(!waits || has(|why| matches!(why, Why::Exclusive { .. })), || "it waits for its queue".into())?;

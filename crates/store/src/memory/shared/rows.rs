@@ -2,14 +2,12 @@
 
 use std::sync::Weak;
 
-use windlass_core::{Millis, Name, TaskId};
+use windlass_core::{ActKey, Millis, Name, Task, TaskId};
 
 use super::super::{damage::Damage, servers::Servers, sessions::Sessions, tables::Tables, waits::Waits};
 use crate::{
-    port::{
-        Change, ClaimRequest, Claimed, Limit, Loaded, LostClaim, Now, Outcome, Quarantine, SessionId,
-        TaskChange,
-    },
+    port::{Change, ClaimRequest, Claimed, Limit, Loaded, Now, Outcome, Quarantine, SessionId, UniqueKey},
+    rules::{BuiltOn, ClaimView, Holder},
     signal::Signal,
 };
 
@@ -35,26 +33,20 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn commit(&mut self, change: &Change) -> Outcome {
-        let outcome = self.tables.check(change);
-        if outcome != Outcome::Committed {
-            return outcome;
-        }
-        if let Change::Task(change) = change {
-            if self.waits.overlooked_by(change) {
-                return Outcome::Conflict;
+    pub(super) fn commit(&mut self, changes: &[Change]) -> Vec<Outcome> {
+        let mut built_on = BuiltOn::default();
+        let commit = |change: &Change| {
+            let outcome = built_on.decide(change, &self.tables, &*self);
+            if outcome == Outcome::Committed {
+                if let Change::Task(change) = change {
+                    self.waits.apply(change);
+                }
+                self.damage.repair(change);
+                self.tables.write(change);
             }
-            if change.lost.iter().any(|lost| !self.is_lost(change.task.id, lost)) {
-                return Outcome::Heard;
-            }
-            if let Some(task) = self.standing_for(change) {
-                return Outcome::Repeats { task };
-            }
-            self.waits.apply(change);
-        }
-        self.damage.repair(change);
-        self.tables.write(change);
-        outcome
+            outcome
+        };
+        changes.iter().map(commit).collect()
     }
 
     /// A task as it is read; nothing where its rows are damaged.
@@ -66,18 +58,6 @@ impl Rows {
     /// The limits as they are read, by name.
     pub(super) fn limits(&self, quarantine: &Quarantine) -> Vec<Limit> {
         self.tables.limits().map(|limit| self.damage.limit(limit, quarantine)).collect()
-    }
-
-    /// The task to which a new one is deduplicated.
-    fn standing_for(&self, change: &TaskChange) -> Option<TaskId> {
-        let first = self.tables.task(self.tables.unique_task(&change.unique()?)?)?;
-        let is_held = !self.waits.loaded(first.clone()).claims.is_empty();
-        change.is_stood_for_by(first, is_held).then_some(first.id)
-    }
-
-    /// Whether a claim is to be lost still.
-    fn is_lost(&self, task: TaskId, lost: &LostClaim) -> bool {
-        self.waits.has_claim(task, lost) && self.sessions.is_over(lost.session, lost.at)
     }
 
     /// Whether limits or turns say what of a queue is handed out.
@@ -96,14 +76,15 @@ impl Rows {
         if !self.sessions.knows(session) {
             return claimed;
         }
-        let grace = self.grace(session);
+        let holder = (session, self.grace(session));
         let (limits, left_out) = (self.limits(quarantine), quarantine.tasks());
         for claim_request in claim_requests {
             if self.tables.paused().contains_key(&claim_request.module) {
                 continue;
             }
+            let is_ruled = self.is_ruled(&claim_request.module);
             for _ in 0..claim_request.free {
-                let next = self.waits.claim(session, claim_request, &limits, &left_out, grace, now);
+                let next = self.waits.claim(holder, claim_request, &limits, &left_out, is_ruled, now);
                 let Some(next) = next else { break };
                 claimed.push(next);
             }
@@ -113,5 +94,20 @@ impl Rows {
 
     pub(super) fn grace(&self, session: SessionId) -> Millis {
         session.timeout_grace(self.sessions.is_attached(session))
+    }
+}
+
+impl ClaimView for Rows {
+    fn holder(&self, task: TaskId, key: ActKey) -> Option<Holder> {
+        self.waits.holder(task, key)
+    }
+
+    fn is_over(&self, session: SessionId, at: Millis) -> bool {
+        self.sessions.is_over(session, at)
+    }
+
+    fn first(&self, key: &UniqueKey) -> Option<(&Task, bool)> {
+        let first = self.tables.task(self.tables.unique_task(key)?)?;
+        Some((first, self.waits.is_held(first.id)))
     }
 }

@@ -6,22 +6,26 @@ use std::{
 };
 
 use windlass_core::{
-    Alarm, AlarmId, AlarmState, Event, Lock, LockName, Name, Task, TaskId, Timestamp, is_adhoc,
+    Alarm, AlarmId, AlarmState, Event, Lock, LockHolder, LockName, Name, Task, TaskId, Timestamp, is_adhoc,
     planted::{Bug, is_planted},
 };
 
 use crate::{
     port::{
         AlarmChange, Announced, Change, Envelope, KeyChange, Limit, LimitChange, LockChange, LogLine,
-        MessageId, Outcome, Page, QueueChange, QueuePause, SCAN_MAX, StoredAlarm, StoredFlow, SubmitKey,
-        TaskChange, TaskQuery, UniqueKey,
+        MessageId, Outcome, Page, QueueChange, QueuePause, RecordKind, SCAN_MAX, StoredAlarm, StoredFlow,
+        SubmitKey, TaskChange, TaskQuery, UniqueKey,
     },
     resident::{Line, LinePlace, Rest, WakePlace},
+    rules::{RowView, fits},
 };
 
 mod outbox;
+mod records;
 mod resting;
 mod sweep;
+
+use records::Records;
 
 /// Everything that outlives a server.
 #[derive(Debug, Default)]
@@ -47,6 +51,7 @@ pub(super) struct Tables {
     flows: BTreeMap<Name, Vec<StoredFlow>>,
     paused: BTreeMap<Name, QueuePause>,
     limits: BTreeMap<Name, Limit>,
+    records: Records,
     /// What is to be announced: how many events each has.
     outbox: BTreeMap<Announced, u64>,
     logs: BTreeMap<TaskId, Vec<(u64, LogLine)>>,
@@ -65,49 +70,13 @@ struct SubmitKeyRow {
 }
 
 impl Tables {
-    /// Writes `change` if it fits what is there.
-    pub(super) fn apply(&mut self, change: &Change) -> Outcome {
-        let outcome = self.check(change);
+    /// Writes a change that a resident store has decided. Returns its outcome if it does not fit.
+    pub(super) fn refuses(&mut self, change: &Change) -> Option<Outcome> {
+        let outcome = fits(change, self);
         if outcome == Outcome::Committed {
             self.write(change);
         }
-        outcome
-    }
-
-    /// What would become of `change`.
-    pub(super) fn check(&self, change: &Change) -> Outcome {
-        if let Some(row) = change.submit_key().and_then(|key| self.submit_keys.get(&key.scope)) {
-            return Outcome::KeyTaken { task: row.task, fingerprint: row.key.fingerprint };
-        }
-        let fits = match change {
-            Change::Task(change) => {
-                let holder_of = |name: &LockName| self.locks.get(name)?.holder;
-                self.waits(change.consumes.as_ref())
-                    && !change.is_fenced_out(holder_of)
-                    && self.tasks.get(&change.task.id).map_or(0, |task| task.state.events) == change.before
-            }
-            Change::Alarm(change) => {
-                let version = |alarm: &Alarm| self.alarms.get(&alarm.id).map_or(0, |stored| stored.version);
-                self.waits(change.consumes.as_ref())
-                    && change.alarm.as_ref().is_none_or(|alarm| version(alarm) == change.before)
-            }
-            Change::Lock(change) => {
-                let version = self.locks.get(&change.lock.name).map_or(self.lock_floor, |lock| lock.version);
-                self.waits(change.consumes.as_ref()) && version == change.before
-            }
-            Change::Consume(message) => self.waits(Some(message)),
-            Change::Flow(stored) => {
-                let versions = self.flows.get(&stored.flow.name).map_or(0, Vec::len);
-                stored.flow.version as usize == versions + 1
-            }
-            Change::Queue(_)
-            | Change::Limit(_)
-            | Change::Key(_)
-            | Change::Logs(_)
-            | Change::Announced(_)
-            | Change::Probe => true,
-        };
-        if fits { Outcome::Committed } else { Outcome::Conflict }
+        Some(outcome).filter(|outcome| *outcome != Outcome::Committed)
     }
 
     /// Writes a change that fits.
@@ -138,6 +107,11 @@ impl Tables {
                 self.saw(change.at);
                 self.write_key(&change.key, change.task, change.at, true);
             }
+            Change::Record(change) => self.records.write(change),
+            Change::Journal(entries) => {
+                entries.iter().for_each(|entry| self.saw(entry.at));
+                self.records.append(entries);
+            }
             Change::Logs(lines) => self.write_logs(lines),
             Change::Announced(announced) => self.forget_announced(announced),
             Change::Probe => {}
@@ -162,6 +136,7 @@ impl Tables {
         self.events.entry(id).or_default().extend(change.events.iter().cloned());
         self.keep_unannounced(change);
         self.write_logs(&change.logs);
+        self.records.append(&change.journal);
         if let Some(message) = &change.consumes {
             self.messages.remove(message);
         }
@@ -197,11 +172,6 @@ impl Tables {
     /// Deletes a flow.
     pub(super) fn delete_flow(&mut self, flow: &Name) {
         self.flows.remove(flow);
-    }
-
-    /// Whether the message waits that is to be consumed, if one is.
-    fn waits(&self, message: Option<&MessageId>) -> bool {
-        message.is_none_or(|message| self.messages.contains_key(message))
     }
 
     fn send(&mut self, messages: &[Envelope]) {
@@ -348,8 +318,47 @@ impl Tables {
         &self.paused
     }
 
+    /// Records and journals.
+    pub(super) fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// Limits, by name.
     pub(super) fn limits(&self) -> impl Iterator<Item = &Limit> {
         self.limits.values()
+    }
+}
+
+impl RowView for Tables {
+    fn submitted(&self, scope: &[u8; 32]) -> Option<(TaskId, [u8; 32])> {
+        self.submit_keys.get(scope).map(|row| (row.task, row.key.fingerprint))
+    }
+
+    fn task_version(&self, id: TaskId) -> u64 {
+        self.tasks.get(&id).map_or(0, |task| task.state.events)
+    }
+
+    fn lock_version(&self, name: &LockName) -> u64 {
+        self.locks.get(name).map_or(self.lock_floor, |lock| lock.version)
+    }
+
+    fn lock_holder(&self, name: &LockName) -> Option<LockHolder> {
+        self.locks.get(name)?.holder
+    }
+
+    fn alarm_version(&self, id: &AlarmId) -> u64 {
+        self.alarms.get(id).map_or(0, |stored| stored.version)
+    }
+
+    fn record_version(&self, kind: RecordKind, name: &Name) -> u64 {
+        self.records.get(kind, name).map_or(0, |record| record.version)
+    }
+
+    fn flow_version(&self, name: &Name) -> u32 {
+        self.flows.get(name).and_then(|versions| versions.last()).map_or(0, |newest| newest.flow.version)
+    }
+
+    fn has_message(&self, message: &MessageId) -> bool {
+        self.messages.contains_key(message)
     }
 }

@@ -29,6 +29,7 @@ impl Tables {
             });
         }
         self.logs.retain(|_, lines| !lines.is_empty());
+        room -= self.records.sweep(retention, now, room);
         let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
         let kept = |task: &Task| task.flow.retention.unwrap_or(retention.tasks);
         // A child that succeeded may have to undo itself, as long as the topmost of those above it has not ended.

@@ -22,12 +22,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
-use super::{
-    BodyPolicy, ReadTask, RestPolicy, TaskRow,
-    entry::{Entry, is_current},
-    rest::Leaves,
-    scheduler::Scheduler,
-};
+use super::{BodyPolicy, ReadTask, RestPolicy, TaskRow, entry::Entry, rest::Leaves, scheduler::Scheduler};
 use crate::port::{Loaded, TaskChange};
 
 /// Tasks read at once where memory is to hold few.
@@ -161,9 +156,8 @@ impl Scheduler {
     /// Acts of a task whose attempts workers are given time to name.
     fn awaited(&self, id: TaskId, task: &Task) -> BTreeSet<ActKey> {
         let of_task = self.recovered.range((id, ActKey::forward(0))..).take_while(|((of, _), _)| *of == id);
-        let current = |((_, key), attempt): (&(TaskId, ActKey), &u32)| {
-            task.act(*key).is_some_and(|act| act.attempt == *attempt && is_current(act)).then_some(*key)
-        };
+        let current =
+            |((_, key), attempt): (&(TaskId, ActKey), &u32)| task.has_current(*key, *attempt).then_some(*key);
         of_task.filter_map(current).collect()
     }
 
@@ -193,7 +187,7 @@ impl Scheduler {
         }
         let Some(entry) = self.active.get(&id) else { return };
         if matches!(entry.body, Body::Here(bytes) if bytes as usize > self.bodies.policy.kept) {
-            self.departures.add(id, entry.task.state.events, Leaves::Body);
+            self.departures.add(self.reads.now(), id, entry.task.state.events, Leaves::Body);
         }
     }
 

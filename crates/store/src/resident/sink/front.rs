@@ -7,8 +7,8 @@ use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 
 use crate::{
     port::{
-        DamagedTask, LogLine, Now, Page, Retention, StoreError, StoredAlarm, SubmitKey, TaskQuery,
-        Unannounced, UniqueKey,
+        DamagedTask, JournalEntry, JournalQuery, JournalSize, LogLine, Now, Page, Retention, SizeQuery,
+        StoreError, StoredAlarm, SubmitKey, TaskQuery, Unannounced, UniqueKey,
     },
     resident::{Batch, Line, LinePlace, Params, ReadTask, Recovered, Room, RowSink, WakePlace, Written},
 };
@@ -124,6 +124,14 @@ impl<F: Front> RowSink for F {
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {
         self.read(self.behind().logs(task, after, limit)).await
+    }
+
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {
+        self.read(self.behind().journal(query)).await
+    }
+
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError> {
+        self.read(self.behind().journal_sizes(query)).await
     }
 
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError> {

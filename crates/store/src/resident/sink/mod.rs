@@ -11,8 +11,9 @@ use windlass_core::{
 
 use super::{Line, LinePlace, Rest, Room, WakePlace};
 use crate::port::{
-    Change, Claim, DamagedTask, Envelope, Limit, LogLine, Now, Page, QueueChange, Retention, StoreError,
-    StoredAlarm, StoredFlow, SubmitKey, TaskQuery, Unannounced, UniqueKey,
+    Change, Claim, DamagedTask, Envelope, JournalEntry, JournalQuery, JournalSize, Limit, LogLine, Now, Page,
+    QueueChange, Record, Retention, SizeQuery, StoreError, StoredAlarm, StoredFlow, SubmitKey, TaskQuery,
+    Unannounced, UniqueKey,
 };
 
 pub use front::Front;
@@ -130,6 +131,12 @@ pub trait RowSink: Send + Sync + 'static {
     /// a greater one.
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError>;
 
+    /// Entries of a journal, the newest first, each with its number. Numbers only grow, with gaps.
+    async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError>;
+
+    /// The sizes of entries of a journal, ordered by time, and by number where times are equal.
+    async fn journal_sizes(&self, query: SizeQuery) -> Result<Vec<JournalSize>, StoreError>;
+
     /// The alarm with this id; nothing where its row is damaged, which the next change of the alarm replaces.
     async fn alarm(&self, id: &AlarmId) -> Result<Option<StoredAlarm>, StoreError>;
 
@@ -162,6 +169,8 @@ pub struct Recovered {
     pub queues: Vec<QueueChange>,
     /// Limits.
     pub limits: Vec<Limit>,
+    /// Records, but for damaged ones.
+    pub records: Vec<Record>,
     /// Messages that were not consumed.
     pub messages: Vec<Envelope>,
     /// Locks that somebody has or waits for, and free ones that were not deleted yet.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_core::{AlarmId, LockHolder, TaskId};
-use windlass_store::{MessageId, SessionId, UniqueKey, stored};
+use windlass_store::{MessageId, RecordKind, SessionId, UniqueKey, stored};
 
 use crate::rows::{
     Columns, Fault, Flows, Found, FoundLock, FoundWait, Keys, from_integer,
@@ -28,6 +28,7 @@ pub(crate) trait FindSql: LoadSql {
     /// | idempotency keys | `scope, task, fingerprint` |
     /// | unique keys | `flow, key, task` |
     /// | flows | `name, version` |
+    /// | records | `kind, name, version` |
     /// | the transaction | what the product recognises it by, if anything |
     fn find(keys: &Keys, careful: bool) -> Self::Script<'_>;
 }
@@ -42,8 +43,8 @@ pub(crate) async fn find<D: FindSql>(
     keys: &Keys,
     careful: bool,
 ) -> Result<(Found, Vec<D::Row>), Fault> {
-    let kinds: [Read<D::Row>; 10] =
-        [task, wait, session, lock, lock_floor, alarm, message, submit_key, unique, flow];
+    let kinds: [Read<D::Row>; 11] =
+        [task, wait, session, lock, lock_floor, alarm, message, submit_key, unique, flow, record];
     let mut answers = link.send(D::find(keys, careful)).await?.into_iter();
     let mut found = Found::default();
     for read in kinds {
@@ -119,5 +120,13 @@ fn unique(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
 
 fn flow(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
     found.flows.insert(row.name(0)?, small(row.number(1)?));
+    Ok(())
+}
+
+fn record(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
+    // A kind that is unknown here was not asked for.
+    if let Some(kind) = RecordKind::from_code(row.number(0)?) {
+        found.records.insert((kind, row.name(1)?), from_integer(row.number(2)?));
+    }
     Ok(())
 }

@@ -5,8 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{AlarmId, Lock, LockHolder, LockName, Millis, Name, Task, TaskId};
-use windlass_store::{MessageId, SessionId, UniqueKey};
+use windlass_core::{ActKey, AlarmId, Lock, LockHolder, LockName, Millis, Name, Task, TaskId};
+use windlass_store::{ClaimView, Holder, MessageId, RecordKind, RowView, SessionId, UniqueKey};
+
+use crate::rows::act_code;
 
 /// What the database has of what a batch touches, read and locked in the transaction that will write it. While the
 /// batch is decided it becomes what the transaction leaves.
@@ -32,6 +34,8 @@ pub(crate) struct Found {
     pub(crate) unique: HashMap<UniqueKey, TaskId>,
     /// Those tasks, and whether a session has an attempt of them.
     pub(crate) firsts: HashMap<TaskId, (Arc<Task>, bool)>,
+    /// Versions of records.
+    pub(crate) records: HashMap<(RecordKind, Name), u64>,
     /// Highest versions of flows.
     pub(crate) flows: HashMap<Name, u32>,
 }
@@ -59,4 +63,55 @@ pub(crate) struct FoundWait {
     pub(crate) claim: Option<(u64, SessionId)>,
     /// The last attempt that a session got.
     pub(crate) handed_out: Option<u32>,
+}
+
+impl RowView for Found {
+    fn submitted(&self, scope: &[u8; 32]) -> Option<(TaskId, [u8; 32])> {
+        self.submit_keys.get(scope).copied()
+    }
+
+    fn task_version(&self, id: TaskId) -> u64 {
+        self.tasks.get(&id).copied().unwrap_or(0)
+    }
+
+    fn lock_version(&self, name: &LockName) -> u64 {
+        self.locks.get(name).map_or(self.lock_floor, |lock| lock.version)
+    }
+
+    fn lock_holder(&self, name: &LockName) -> Option<LockHolder> {
+        self.locks.get(name)?.holder
+    }
+
+    fn alarm_version(&self, id: &AlarmId) -> u64 {
+        self.alarms.get(id).copied().unwrap_or(0)
+    }
+
+    fn record_version(&self, kind: RecordKind, name: &Name) -> u64 {
+        self.records.get(&(kind, name.clone())).copied().unwrap_or(0)
+    }
+
+    fn flow_version(&self, name: &Name) -> u32 {
+        self.flows.get(name).copied().unwrap_or(0)
+    }
+
+    fn has_message(&self, message: &MessageId) -> bool {
+        self.messages.contains(message)
+    }
+}
+
+impl ClaimView for Found {
+    fn holder(&self, task: TaskId, key: ActKey) -> Option<Holder> {
+        let wait = self.waits.get(&(task, act_code(key)))?;
+        let (claim, session) = wait.claim?;
+        Some(Holder { attempt: wait.attempt, claim, session })
+    }
+
+    fn is_over(&self, session: SessionId, at: Millis) -> bool {
+        self.sessions.get(&session).is_none_or(|until| *until <= at)
+    }
+
+    fn first(&self, key: &UniqueKey) -> Option<(&Task, bool)> {
+        let (first, is_held) = self.firsts.get(self.unique.get(key)?)?;
+        Some((first, *is_held))
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use windlass_core::{AlarmId, Effect, LockName, Name, TaskId};
-use windlass_store::{Change, MessageId, SessionId, TaskChange, UniqueKey};
+use windlass_store::{Change, MessageId, RecordKind, SessionId, TaskChange, UniqueKey};
 
 use crate::rows::{act_code, wakeup_code};
 
@@ -33,6 +33,8 @@ pub(crate) struct Keys {
     pub(crate) scopes: BTreeSet<[u8; 32]>,
     /// What new tasks have in common with others.
     pub(crate) unique: BTreeSet<UniqueKey>,
+    /// Records.
+    pub(crate) records: BTreeSet<(RecordKind, Name)>,
     /// Flows that get another version.
     pub(crate) flows: BTreeSet<Name>,
 }
@@ -57,7 +59,12 @@ impl Keys {
                 Change::Flow(stored) => drop(keys.flows.insert(stored.flow.name.clone())),
                 Change::Key(change) => drop(keys.scopes.insert(change.key.scope)),
                 Change::Logs(lines) => keys.logged.extend(lines.iter().map(|line| line.task)),
-                Change::Queue(_) | Change::Limit(_) | Change::Announced(_) | Change::Probe => {}
+                Change::Record(change) => drop(keys.records.insert((change.kind, change.name.clone()))),
+                Change::Queue(_)
+                | Change::Limit(_)
+                | Change::Journal(_)
+                | Change::Announced(_)
+                | Change::Probe => {}
             }
         }
         // Nobody else can write lines of a new task.
@@ -116,6 +123,7 @@ impl Keys {
             messages,
             scopes: _,
             unique,
+            records,
             flows,
         } = self;
         tasks.is_empty()
@@ -126,6 +134,7 @@ impl Keys {
             && alarms.is_empty()
             && messages.is_empty()
             && unique.is_empty()
+            && records.is_empty()
             && flows.is_empty()
     }
 }

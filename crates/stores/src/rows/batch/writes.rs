@@ -8,7 +8,10 @@ use std::{
 use windlass_core::{
     Alarm, AlarmId, Json, Lock, LockName, LockWaiter, Message, Name, Task, TaskId, Timestamp, Waiting,
 };
-use windlass_store::{Announced, Limit, LogLine, MessageId, QueuePause, StoredFlow, SubmitKey, UniqueKey};
+use windlass_store::{
+    Announced, JournalEntry, Limit, LogLine, MessageId, QueuePause, Record, RecordKind, StoredFlow,
+    SubmitKey, UniqueKey,
+};
 
 /// What a transaction writes. Several changes of one aggregate come to one row.
 #[derive(Debug, Default)]
@@ -45,6 +48,10 @@ pub(crate) struct Writes {
     pub(crate) queues: BTreeMap<Name, Option<QueuePause>>,
     /// Limits; nothing = removed.
     pub(crate) limits: BTreeMap<Name, Option<Limit>>,
+    /// Records and whether they were there before; nothing = deleted.
+    pub(crate) records: BTreeMap<(RecordKind, Name), (Option<Record>, bool)>,
+    /// Entries of journals, in their order.
+    pub(crate) journal: Vec<JournalEntry>,
     /// Log lines, in their order.
     pub(crate) logs: Vec<LogLine>,
     /// Somebody asks whether the database writes.
@@ -120,6 +127,8 @@ impl Writes {
             brought,
             queues,
             limits,
+            records,
+            journal,
             logs,
             probe,
         } = self;
@@ -139,6 +148,8 @@ impl Writes {
             && brought.is_empty()
             && queues.is_empty()
             && limits.is_empty()
+            && records.is_empty()
+            && journal.is_empty()
             && logs.is_empty()
             && !probe
     }

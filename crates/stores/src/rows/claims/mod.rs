@@ -1,7 +1,6 @@
 //! Claims as rows: claims of sessions, limits and what counts under them, queues and places in them.
 
 mod limits;
-mod place;
 pub(crate) mod ruled;
 pub(crate) mod sessions;
 mod turns;
@@ -10,8 +9,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use windlass_core::{ActKey, Actor, Name, TaskId, Timestamp};
 use windlass_store::{
-    ClaimRequest, Claimed, DamagedTask, Leave, Limit, Now, Quarantine, QueuePause, QueueState, SessionId,
-    Starts, StoreError,
+    ClaimRequest, Claimed, DamagedTask, KeyInLine, Leave, Limit, Now, Quarantine, QueuePause, QueueState,
+    SessionId, Starts, StoreError, place_among,
 };
 
 use super::{
@@ -21,8 +20,7 @@ use super::{
 
 use self::ruled::{Claiming, RuledSql, claim_ruled};
 pub(crate) use limits::Limits;
-pub(crate) use place::{KeyInLine, place_among};
-pub(crate) use turns::{Blocked, Candidate, KeysInTurn, Turn};
+pub(crate) use turns::{Blocked, Candidate, KeyTurn, KeysInTurn, read_turn, write_turn};
 
 /// Claiming, which each product does its own way, and statements about claims.
 pub(crate) trait ClaimSql: RuledSql {
@@ -170,7 +168,7 @@ pub(crate) async fn place<D: ClaimSql>(
 ) -> Result<Option<u64>, Fault> {
     let (mut keys, mut turn) = (Vec::new(), None);
     for row in link.rows(D::line(task, act_code(key))).await? {
-        turn = Turn::read(row.optional_bytes(4)?, i64::MAX);
+        turn = read_turn(row.optional_bytes(4)?);
         keys.push(KeyInLine {
             key: row.bytes(0)?.to_vec(),
             count: from_integer(row.number(1)?),
@@ -178,5 +176,5 @@ pub(crate) async fn place<D: ClaimSql>(
             is_own: row.flag(3)?,
         });
     }
-    Ok(place_among(keys, turn.as_ref().map(|turn| &turn.key[..])))
+    Ok(place_among(keys, turn.as_ref().map(|turn| &turn.key)))
 }

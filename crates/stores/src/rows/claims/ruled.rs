@@ -10,7 +10,7 @@ use windlass_store::{ClaimRequest, Claimed, Now, Quarantine, SessionId};
 use super::{
     read_limits,
     sessions::grace,
-    turns::{Blocked, Candidate, Hands, KeysInTurn, Turn, choose},
+    turns::{Blocked, Candidate, Hands, KeyTurn, KeysInTurn, choose, read_turn},
 };
 use crate::rows::{Columns as _, Fault, Link, any_name, damaged};
 
@@ -33,7 +33,7 @@ pub(crate) struct Claiming<'w> {
 pub(crate) struct Choice<'c> {
     pub(crate) candidates: &'c [Candidate],
     /// The position of the queue's round afterwards.
-    pub(crate) turn: Option<&'c Turn>,
+    pub(crate) turn: Option<&'c KeyTurn>,
     /// How much longer than their timeout the attempts may run.
     pub(crate) grace: Millis,
     /// The starts that count under limits.
@@ -52,7 +52,7 @@ pub(crate) trait RuledSql: Link {
     fn candidates(
         &mut self,
         claiming: Claiming<'_>,
-        turn: Option<&Turn>,
+        turn: Option<&KeyTurn>,
         blocked: &[Blocked],
     ) -> impl Future<Output = Result<(Vec<Candidate>, KeysInTurn), Fault>> + Send;
 
@@ -82,7 +82,7 @@ pub(crate) async fn claim_ruled<D: RuledSql>(
         }
         let (mut candidates, in_turn) = link.candidates(claiming, turn.as_ref(), &hands.blocked()).await?;
         candidates.retain(|new| chosen.iter().all(|old| (old.task, old.act) != (new.task, new.act)));
-        let round = choose(candidates, in_turn, &mut hands, turn, claiming.now.wall.0, missing);
+        let round = choose(candidates, in_turn, &mut hands, turn, claiming.now.wall, missing);
         turn = round.turn;
         let is_done = round.attempts.is_empty() || !round.held_back;
         chosen.extend(round.attempts);
@@ -103,7 +103,7 @@ async fn lock_queue<D: RuledSql>(
     link: &mut D,
     quarantine: &Quarantine,
     claiming: Claiming<'_>,
-) -> Result<Option<(Millis, Option<Turn>, Hands)>, Fault> {
+) -> Result<Option<(Millis, Option<KeyTurn>, Hands)>, Fault> {
     let Claiming { session, now, .. } = claiming;
     let answers = link.send(D::lock_queue(claiming)).await?;
     let [queue, attached, limits, running, begun, ..] = &answers[..] else {
@@ -111,8 +111,10 @@ async fn lock_queue<D: RuledSql>(
     };
     let (mut is_paused, mut turn) = (false, None);
     for row in queue {
-        (is_paused, turn) = (row.flag(0)?, Turn::read(row.optional_bytes(1)?, now.wall.0));
+        (is_paused, turn) = (row.flag(0)?, read_turn(row.optional_bytes(1)?));
     }
+    // A round that begins later than now is over: the clock was set back.
+    let turn = turn.filter(|turn: &KeyTurn| turn.began <= now.wall);
     let Some(grace) = grace(session, attached)?.filter(|_| !is_paused) else { return Ok(None) };
     let mut hands = Hands::new(read_limits(limits, quarantine)?);
     for row in running {

@@ -1,15 +1,15 @@
 //! Which attempts of a queue are claimed where concurrency keys take turns or limits hold some back.
 //!
-//! The database returns what is running, what began lately, and the first attempts of each key. The choice is made here.
-//! Keys take turns in rounds. A round has the keys that had a ready attempt when it began. Each of them has one turn, in
-//! their order, and a cursor is the key that had its turn last. An attempt that becomes ready later waits for the next
-//! round, so a stream of new keys never delays older ones. Attempts without a key count as one key. Within a key the
-//! smallest rank goes first.
+//! The database returns what is running, what began lately, and the first attempts of each key. The choice is made here, in
+//! turns as all stores take them: [`Turn`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    ops::Bound,
+};
 
-use windlass_core::{Millis, Name};
-use windlass_store::Limit;
+use windlass_core::{Millis, Name, Timestamp};
+use windlass_store::{KeysInLine, Limit, Turn};
 
 use crate::rows::{fairness_bytes, fairness_key};
 
@@ -27,26 +27,17 @@ pub(crate) struct Candidate {
     pub(crate) timeout: i64,
 }
 
-/// How far the round of a queue is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// The key that had its turn last.
-    pub(crate) key: Vec<u8>,
-    /// When the round began, in milliseconds since 1970: it is of keys that had something ready by then.
-    pub(crate) began: i64,
+/// Where the round of a queue is. Keys are as [`fairness_bytes`] writes them.
+pub(crate) type KeyTurn = Turn<Vec<u8>>;
+
+/// Reads what [`write_turn`] wrote.
+pub(crate) fn read_turn(bytes: Option<&[u8]>) -> Option<KeyTurn> {
+    let (began, key) = bytes?.split_first_chunk()?;
+    Some(Turn { key: key.to_vec(), began: Timestamp(i64::from_be_bytes(*began)) })
 }
 
-impl Turn {
-    /// Reads what [`Turn::write`] wrote. A round that begins after `now` is over: the clock was set back.
-    pub(crate) fn read(bytes: Option<&[u8]>, now: i64) -> Option<Self> {
-        let (began, key) = bytes?.split_first_chunk()?;
-        let began = i64::from_be_bytes(*began);
-        (began <= now).then(|| Self { key: key.to_vec(), began })
-    }
-
-    pub(crate) fn write(&self) -> Vec<u8> {
-        [&self.began.to_be_bytes(), &self.key[..]].concat()
-    }
+pub(crate) fn write_turn(turn: &KeyTurn) -> Vec<u8> {
+    [&turn.began.0.to_be_bytes(), &turn.key[..]].concat()
 }
 
 /// The first keys of a queue that have something ready.
@@ -74,7 +65,7 @@ pub(crate) struct Chosen {
     /// The attempts, in their order.
     pub(crate) attempts: Vec<Candidate>,
     /// How far the round is then.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<KeyTurn>,
     /// A limit held some of the candidates back: behind them there may be others that it does not hold back.
     pub(crate) held_back: bool,
 }
@@ -157,43 +148,72 @@ fn counted<'l>(
     limits.into_iter().filter_map(count).collect()
 }
 
+/// The candidates, while some are chosen.
+struct Lines<'h> {
+    by_key: BTreeMap<Vec<u8>, VecDeque<Candidate>>,
+    keys: KeysInTurn,
+    hands: &'h mut Hands,
+    /// The round is one that began now: it is of all keys.
+    is_new: bool,
+    /// A limit held some of the candidates back.
+    held_back: bool,
+}
+
+impl Lines<'_> {
+    /// Whether a key has an attempt that no limit holds back. It is the first of its line then.
+    fn has_next(&mut self, key: &Vec<u8>) -> bool {
+        let Some(line) = self.by_key.get_mut(key) else { return false };
+        while line.pop_front_if(|next| self.hands.is_held_back(next)).is_some() {
+            self.held_back = true;
+        }
+        !line.is_empty()
+    }
+
+    fn take(&mut self, key: &Vec<u8>) -> Option<Candidate> {
+        let next = self.by_key.get_mut(key)?.pop_front()?;
+        self.hands.take(&next);
+        Some(next)
+    }
+}
+
+impl KeysInLine<Vec<u8>> for Lines<'_> {
+    fn behind(&mut self, turn: &KeyTurn) -> Option<Vec<u8>> {
+        let keys = if self.is_new { &self.keys.next } else { &self.keys.rest };
+        let behind: Vec<Vec<u8>> =
+            keys.range((Bound::Excluded(turn.key.clone()), Bound::Unbounded)).cloned().collect();
+        behind.into_iter().find(|key| self.has_next(key))
+    }
+
+    fn first(&mut self) -> Option<Vec<u8>> {
+        self.is_new = true;
+        let all: Vec<Vec<u8>> = self.keys.next.iter().cloned().collect();
+        all.into_iter().find(|key| self.has_next(key))
+    }
+}
+
 /// Chooses at most `most` of the candidates, and counts them as running. The candidates must include the first ones of each key.
 pub(crate) fn choose(
     mut candidates: Vec<Candidate>,
     keys: KeysInTurn,
     hands: &mut Hands,
-    turn: Option<Turn>,
-    now: i64,
+    turn: Option<KeyTurn>,
+    now: Timestamp,
     most: usize,
 ) -> Chosen {
     candidates.sort_unstable_by_key(|candidate| (candidate.rank, candidate.task, candidate.act));
-    let mut lines: BTreeMap<Vec<u8>, VecDeque<Candidate>> = BTreeMap::new();
+    let mut by_key: BTreeMap<Vec<u8>, VecDeque<Candidate>> = BTreeMap::new();
     for candidate in candidates {
-        lines.entry(candidate.fairness.clone()).or_default().push_back(candidate);
+        by_key.entry(candidate.fairness.clone()).or_default().push_back(candidate);
     }
-    let began = turn.as_ref().map(|turn| turn.began);
-    let rest = keys.rest.into_iter().filter_map(|key| Some((key, began?, false)));
-    let next = keys.next.into_iter().map(|key| (key, now, true));
-    let mut turns: VecDeque<(Vec<u8>, i64, bool)> = rest.chain(next).collect();
+    let mut lines = Lines { by_key, keys, hands, is_new: false, held_back: false };
     let mut chosen = Chosen { turn, ..Chosen::default() };
     while chosen.attempts.len() < most
-        && let Some((key, began, comes_again)) = turns.pop_front()
+        && let Some(turn) = Turn::next(chosen.turn.as_ref(), now, &mut lines)
     {
-        let Some(line) = lines.get_mut(&key) else { continue };
-        while let Some(next) = line.pop_front() {
-            if hands.is_held_back(&next) {
-                chosen.held_back = true;
-                continue;
-            }
-            hands.take(&next);
-            chosen.attempts.push(next);
-            chosen.turn = Some(Turn { key: key.clone(), began });
-            if comes_again {
-                turns.push_back((key, began, comes_again));
-            }
-            break;
-        }
+        chosen.attempts.extend(lines.take(&turn.key));
+        chosen.turn = Some(turn);
     }
+    chosen.held_back = lines.held_back;
     chosen
 }
 
@@ -229,25 +249,25 @@ mod tests {
     #[test]
     fn a_round_goes_on_behind_its_cursor_and_the_next_one_is_of_all() {
         let some = candidates(&["a", "a", "b", "", "", "c"]);
-        let chosen = choose(some.clone(), keys(&[], &some), &mut Hands::default(), None, 70, 9);
+        let chosen = choose(some.clone(), keys(&[], &some), &mut Hands::default(), None, Timestamp(70), 9);
         assert_eq!(tasks(&chosen), [4, 1, 3, 6, 5, 2]);
-        let turn = Turn { key: fairness_bytes(Some("a")), began: 50 };
+        let turn = Turn { key: fairness_bytes(Some("a")), began: Timestamp(50) };
         let rest = || keys(&["c"], &some);
-        let chosen = choose(some.clone(), rest(), &mut Hands::default(), Some(turn.clone()), 70, 1);
+        let chosen =
+            choose(some.clone(), rest(), &mut Hands::default(), Some(turn.clone()), Timestamp(70), 1);
         let round = chosen.turn.clone().map(|turn| turn.began);
-        assert_eq!((tasks(&chosen), round), (vec![6], Some(50)), "b came after the round began");
-        let chosen = choose(some.clone(), rest(), &mut Hands::default(), Some(turn), 70, 4);
+        assert_eq!((tasks(&chosen), round), (vec![6], Some(Timestamp(50))), "b came after the round began");
+        let chosen = choose(some.clone(), rest(), &mut Hands::default(), Some(turn), Timestamp(70), 4);
         assert_eq!(tasks(&chosen), [6, 4, 1, 3]);
-        assert_eq!(chosen.turn, Some(Turn { key: fairness_bytes(Some("b")), began: 70 }));
+        assert_eq!(chosen.turn, Some(Turn { key: fairness_bytes(Some("b")), began: Timestamp(70) }));
     }
 
     #[test]
-    fn a_turn_is_read_as_it_was_written_unless_the_clock_was_set_back() {
-        let turn = Turn { key: b"=a".to_vec(), began: 50 };
-        assert_eq!(Turn::read(Some(&turn.write()), 50), Some(turn.clone()));
-        assert_eq!(Turn::read(Some(&turn.write()), 49), None);
-        assert_eq!(Turn::read(Some(b"=a"), 50), None);
-        assert_eq!(Turn::read(None, 50), None);
+    fn a_turn_is_read_as_it_was_written() {
+        let turn = Turn { key: b"=a".to_vec(), began: Timestamp(50) };
+        assert_eq!(read_turn(Some(&write_turn(&turn))), Some(turn.clone()));
+        assert_eq!(read_turn(Some(b"=a")), None);
+        assert_eq!(read_turn(None), None);
     }
 
     #[test]
@@ -256,7 +276,7 @@ mod tests {
         hands.hold(&Name::new("do").unwrap(), &fairness_bytes(Some("b")));
         assert_eq!(hands.blocked(), [(None, Some(fairness_bytes(Some("b"))))]);
         let some = candidates(&["a", "a", "b", "c", ""]);
-        let chosen = choose(some.clone(), keys(&[], &some), &mut hands, None, 70, 9);
+        let chosen = choose(some.clone(), keys(&[], &some), &mut hands, None, Timestamp(70), 9);
         assert_eq!(tasks(&chosen), [5, 1, 4]);
         assert!(chosen.held_back);
     }
@@ -265,7 +285,7 @@ mod tests {
     fn a_limit_on_all_is_counted_over_all_keys() {
         let mut hands = Hands::new(vec![limit(false, 2)]);
         let some = candidates(&["", "", "", ""]);
-        let chosen = choose(some.clone(), keys(&[], &some), &mut hands, None, 70, 9);
+        let chosen = choose(some.clone(), keys(&[], &some), &mut hands, None, Timestamp(70), 9);
         assert_eq!(tasks(&chosen), [1, 2]);
         assert_eq!(hands.blocked(), [(None, None)]);
     }

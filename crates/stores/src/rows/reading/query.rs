@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use windlass_core::{Alarm, AlarmId, Event, TaskId, Timestamp, Wakeup};
+use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp, Wakeup};
 use windlass_store::{
-    DamagedTask, Due, Envelope, LogLine, Now, Quarantine, StoreError, StoredAlarm, Unannounced, stored,
+    DamagedTask, Due, Envelope, JournalEntry, JournalKind, JournalQuery, JournalSize, LogLine, Now,
+    Quarantine, Record, RecordKind, SizeQuery, StoreError, StoredAlarm, Unannounced, stored,
 };
 
 use crate::rows::{
-    Columns as _, Fault, Link, act_key, claims::claimed, free, from_integer, message, of_task, small,
+    Columns, Fault, Link, act_key, claims::claimed, free, from_integer, message, of_task, small, to_integer,
     unreadable_alarm, wakeup,
 };
 
@@ -25,6 +26,18 @@ pub(crate) trait QuerySql: Link {
 
     /// Log lines of a task with numbers above `after`, in order: `seq, act, attempt, at, line`.
     fn logs(task: TaskId, after: u64, limit: usize) -> Self::Script<'static>;
+
+    /// These records: `kind, name, version, body`.
+    fn records_by_name(kind: RecordKind, names: &[Name]) -> Self::Script<'_>;
+
+    /// Records of a kind with names above `after`, in order: the same columns.
+    fn records(kind: RecordKind, after: Option<&Name>, limit: usize) -> Self::Script<'_>;
+
+    /// Entries of a journal, the newest first: `seq, subject, at, body`.
+    fn journal(query: &JournalQuery) -> Self::Script<'_>;
+
+    /// The sizes of entries of a journal after this time and number, ordered by both: `at, seq, bytes`.
+    fn journal_sizes(kind: JournalKind, after: (i64, i64), limit: usize) -> Self::Script<'static>;
 
     /// These alarms: `id, data, version`.
     fn alarms_by_id(ids: &[AlarmId]) -> Self::Script<'_>;
@@ -116,6 +129,69 @@ pub(crate) async fn logs<D: QuerySql>(
         lines.push((from_integer(row.number(0)?), line));
     }
     Ok(lines)
+}
+
+/// The records of a kind with these names, in this order.
+pub(crate) async fn records_by_name<D: QuerySql>(
+    link: &mut D,
+    quarantine: &Quarantine,
+    kind: RecordKind,
+    names: &[Name],
+) -> Result<Vec<Option<Record>>, Fault> {
+    let mut found = HashMap::new();
+    for row in link.rows(D::records_by_name(kind, names)).await? {
+        found.extend(record(quarantine, kind, &row)?.map(|record| (record.name.clone(), record)));
+    }
+    Ok(names.iter().map(|name| found.get(name).cloned()).collect())
+}
+
+/// At most `limit` records of a kind with names above `after`, by name. Damaged ones are left out.
+pub(crate) async fn records<D: QuerySql>(
+    link: &mut D,
+    quarantine: &Quarantine,
+    (kind, after, limit): &(RecordKind, Option<Name>, usize),
+) -> Result<Vec<Record>, Fault> {
+    let mut records = Vec::new();
+    for row in link.rows(D::records(*kind, after.as_ref(), *limit)).await? {
+        records.extend(record(quarantine, *kind, &row)?);
+    }
+    Ok(records)
+}
+
+fn record(quarantine: &Quarantine, kind: RecordKind, row: &impl Columns) -> Result<Option<Record>, Fault> {
+    let read = || {
+        let (version, body) = (from_integer(row.number(2)?), row.bytes(3)?.into());
+        Ok(Record { kind, name: row.name(1)?, version, body })
+    };
+    let damaged = |fault: &StoreError| DamagedTask::record(kind.as_str(), &row.any_text(1), fault);
+    Ok(quarantine.readable_row(read().map_err(|fault: Fault| fault.into()), damaged)?)
+}
+
+/// Entries of a journal, the newest first.
+pub(crate) async fn journal<D: QuerySql>(
+    link: &mut D,
+    query: &JournalQuery,
+) -> Result<Vec<(u64, JournalEntry)>, Fault> {
+    let mut entries = Vec::new();
+    for row in link.rows(D::journal(query)).await? {
+        let (subject, at, body) = (row.name(1)?, Timestamp(row.number(2)?), row.bytes(3)?.into());
+        entries.push((from_integer(row.number(0)?), JournalEntry { kind: query.kind, subject, at, body }));
+    }
+    Ok(entries)
+}
+
+/// The sizes of entries of a journal.
+pub(crate) async fn journal_sizes<D: QuerySql>(
+    link: &mut D,
+    SizeQuery { kind, after, limit }: SizeQuery,
+) -> Result<Vec<JournalSize>, Fault> {
+    let after = after.map_or((i64::MIN, 0), |(at, number)| (at.0, to_integer(number)));
+    let mut sizes = Vec::new();
+    for row in link.rows(D::journal_sizes(kind, after, limit)).await? {
+        let (at, number, bytes) = (Timestamp(row.number(0)?), row.number(1)?, row.number(2)?);
+        sizes.push(JournalSize { at, number: from_integer(number), bytes: from_integer(bytes) });
+    }
+    Ok(sizes)
 }
 
 /// The alarms with these ids, in this order.

@@ -66,15 +66,11 @@ impl TaskParts {
             at: Timestamp(at),
         });
         let claims = claims.collect();
-        let is_current = |key: ActKey, attempt: u32| {
-            let act = task.act(key);
-            act.is_some_and(|act| {
-                matches!(act.state, ActState::Ready | ActState::Parked) && act.attempt == attempt
-            })
-        };
         let handed_out = self.handed_out.into_iter().map(|(act, attempt)| (act_key(act), small(attempt)));
-        let handed_out: BTreeSet<ActKey> =
-            handed_out.filter(|(key, attempt)| is_current(*key, *attempt)).map(|(key, _)| key).collect();
+        let handed_out: BTreeSet<ActKey> = handed_out
+            .filter(|(key, attempt)| task.has_current(*key, *attempt))
+            .map(|(key, _)| key)
+            .collect();
         Ok(Loaded { claims, handed_out, ..Loaded::untouched(Arc::new(task)) })
     }
 }

@@ -45,12 +45,12 @@ fn a_schema_of_a_newer_version_is_left_alone() {
     let Some(database) = database() else { return };
     open(&database.url()).unwrap();
     // A newer one that this version may still work on.
-    database.ask("update windlass_meta set schema_version = 7").unwrap();
+    database.ask("update windlass_meta set schema_version = 8").unwrap();
     open(&database.url()).unwrap();
-    database.ask("update windlass_meta set readable_from = 6").unwrap();
+    database.ask("update windlass_meta set readable_from = 7").unwrap();
     let error = open(&database.url()).err().unwrap();
-    assert!(matches!(error, OpenError::Newer { found: 7, readable_from: 6, .. }), "{error}");
-    assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "7");
+    assert!(matches!(error, OpenError::Newer { found: 8, readable_from: 7, .. }), "{error}");
+    assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "8");
 }
 
 #[test]
@@ -88,6 +88,6 @@ fn a_database_of_version_1_goes_on() {
     database.ask(include_str!("../../../src/mysql/migrations/0001.sql")).unwrap();
     database.ask(include_str!("../fixtures/mysql-1.sql")).unwrap();
     let store = open(&database.url()).unwrap();
-    assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "5");
+    assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "6");
     crate::outgrown::goes_on(&*store);
 }

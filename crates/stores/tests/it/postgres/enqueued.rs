@@ -38,12 +38,13 @@ fn tables_of_version_1_get_there() {
     open(&database.url()).unwrap();
     let before = "drop function windlass_start; drop function windlass_submit; drop table windlass_enqueued;
         drop table windlass_outbox; drop table windlass_lock_floor;
+        drop table windlass_record; drop table windlass_journal;
         alter table windlass_session drop column extensions;
         update windlass_meta set schema_version = 1";
     database.ask(before).unwrap();
     assert!(database.ask(&submit("{}")).is_err());
     open(&database.url()).unwrap();
     let schema = database.ask("select schema_version, readable_from from windlass_meta").unwrap();
-    assert_eq!(schema, "5|5", "servers that know no exclusive queues may not go on");
+    assert_eq!(schema, "6|6", "servers that know no records may not go on");
     database.ask(&submit("{}")).unwrap();
 }

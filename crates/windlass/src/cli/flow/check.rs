@@ -283,7 +283,7 @@ steps: [{name: drop, run: mysql.drop_instance}]
         let files =
             [("unknown.yaml", unknown_key.as_str()), ("negative.yaml", &negative), ("flow.txt", GOOD)];
         assert_snapshot!(findings(&files), @r#"
-        DIR/unknown.yaml:8:5: error: unknown key "timeuot" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
+        DIR/unknown.yaml:8:5: error: unknown key "timeuot" in a step: did you mean `timeout`? Known are `name`, `run`, `wait`, `device`, `topic`, `args`, `done`, `offline`, `settle`, `when`, `each`, `parallel`, `on_partial`, `delay`, `start_within`, `timeout`, `deadline`, `retry`, `key`, `locks`, `rollback` and `after`
         DIR/negative.yaml:8:14: error: `timeout`: "-30m" is negative: a duration is 0 or more
         DIR/flow.txt: error: unknown format of DIR/flow.txt: use the extension .yaml, .json or .toml
         "#);

@@ -56,6 +56,23 @@ pub(crate) struct ChangeArgs {
     yes: bool,
 }
 
+/// The tasks to pause, and whether to stop what runs.
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    tasks: ChangeArgs,
+
+    /// Also stop what runs; it runs again after the resume
+    #[arg(long)]
+    stop: bool,
+}
+
+impl PauseArgs {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        self.tasks.run(if self.stop { Change::Stop } else { Change::Pause }, context).await
+    }
+}
+
 fn unfinished() -> Vec<&'static str> {
     TaskStatus::ALL.into_iter().filter(|status| !status.is_ended()).map(TaskStatus::as_str).collect()
 }
@@ -119,6 +136,7 @@ fn action(change: Change) -> BulkAction {
     match change {
         Change::Cancel => BulkAction::Cancel,
         Change::Pause => BulkAction::Pause,
+        Change::Stop => BulkAction::Stop,
         Change::Resume => BulkAction::Resume,
     }
 }
@@ -143,6 +161,7 @@ fn render(action: BulkAction, sum: &BulkAnswer) -> String {
     let done = match action {
         BulkAction::Cancel => "cancelled",
         BulkAction::Pause => "paused",
+        BulkAction::Stop => "paused and stopped",
         BulkAction::Resume => "resumed",
     };
     let mut text = format!("{} of {} tasks {done}", sum.done, sum.matched);

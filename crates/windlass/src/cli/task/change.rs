@@ -18,6 +18,8 @@ pub(crate) enum Change {
     Cancel,
     /// Start no further steps.
     Pause,
+    /// Start no further steps, and stop what runs.
+    Stop,
     /// Continue.
     Resume,
 }
@@ -28,6 +30,7 @@ pub(crate) async fn run(change: Change, ids: &[String], context: &Context) -> an
     let (changed, refused) = each(ids, async |id| match change {
         Change::Cancel => client.cancel(id).await,
         Change::Pause => client.pause(id).await,
+        Change::Stop => client.pause_and_stop(id).await,
         Change::Resume => client.resume(id).await,
     })
     .await;

@@ -46,8 +46,8 @@ pub(crate) enum TaskCommand {
     Why(IdArg),
     /// Cancel tasks, by id or filter: steps that may have had effects are rolled back
     Cancel(bulk::ChangeArgs),
-    /// Pause tasks, by id or filter: no step starts, running steps finish
-    Pause(bulk::ChangeArgs),
+    /// Pause tasks, by id or filter: no step starts, running steps finish or are stopped
+    Pause(bulk::PauseArgs),
     /// Resume paused tasks, by id or filter
     Resume(bulk::ChangeArgs),
     /// Run an ended task again, from one of its steps; prints the id of the new task
@@ -87,7 +87,7 @@ impl TaskCommand {
             Self::Logs(args) => args.run(context).await,
             Self::Why(IdArg { id }) => why::run(&id, context).await,
             Self::Cancel(args) => args.run(Change::Cancel, context).await,
-            Self::Pause(args) => args.run(Change::Pause, context).await,
+            Self::Pause(args) => args.run(context).await,
             Self::Resume(args) => args.run(Change::Resume, context).await,
             Self::Rerun(args) => args.run(context).await,
             Self::Resolve(args) => args.run(context).await,

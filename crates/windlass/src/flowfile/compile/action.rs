@@ -8,11 +8,29 @@ use windlass_core::{
     TIMEOUT_DEFAULT,
 };
 
-use super::{Mistake, quote};
+use super::{
+    Mistake,
+    device::{self, Keys},
+    quote,
+};
 
 /// The action of a step.
 pub(super) fn of_step(path: &str, document: &StepDocument) -> Result<Action, Mistake> {
+    let keys = Keys::of_step(document);
+    if document.device.is_some() {
+        if let Some(other) =
+            [("run", &document.run), ("wait", &document.wait)].iter().find(|(_, text)| text.is_some())
+        {
+            let message =
+                format!("a step has `device` or `{}`, and this one has both: make two steps of it", other.0);
+            return Err(Mistake::new(format!("{path}.{}", other.0), message));
+        }
+    } else if let Some(key) = keys.first() {
+        let message = format!("`{key}` is for a step with `device`: name the device, or leave `{key}` out");
+        return Err(Mistake::new(format!("{path}.{key}"), message));
+    }
     let doer = match (&document.run, &document.wait) {
+        _ if document.device.is_some() => Doer::Device(Box::new(device::job(path, &keys)?)),
         (Some(run), None) => doer(path, run)?,
         (None, Some(signal)) => Doer::Signal {
             name: Name::new(signal)
@@ -24,25 +42,46 @@ pub(super) fn of_step(path: &str, document: &StepDocument) -> Result<Action, Mis
         }
         (None, None) => {
             let message = "a step needs `run`: write MODULE.COMMAND, such as mysql.init_instance; or `wait`: \
-                the signal it waits for";
+                the signal it waits for; or `device`: the device that does it";
             return Err(Mistake::new(path, message));
         }
     };
     let StepDocument { start_within, timeout, deadline, retry, .. } = document;
     let settings = Settings { start_within, timeout, deadline, retry: retry.as_ref() };
     match doer {
-        Doer::Worker { .. } => of_worker(path, doer, &settings),
+        Doer::Worker { .. } | Doer::Device(_) => of_worker(path, doer, &settings),
         Doer::Flow { .. } => of_flow(path, doer, &settings),
         Doer::Signal { .. } => of_waiting(path, doer, &settings),
     }
 }
 
-/// The rollback action of a step, or the `on_error` action: always a command.
-pub(super) fn of_document(path: &str, document: &ActionDocument) -> Result<Action, Mistake> {
+/// The rollback action of a step, or the `on_error` action: a command, or with `on_device` a job of the step's device.
+pub(super) fn of_document(path: &str, document: &ActionDocument, on_device: bool) -> Result<Action, Mistake> {
     let (run, settings) = match document {
         ActionDocument::Short(run) => (run, Settings::default()),
-        ActionDocument::Full(ActionSettings { run, start_within, timeout, deadline, retry }) => {
-            (run, Settings { start_within, timeout, deadline, retry: retry.as_ref() })
+        ActionDocument::Full(full) => {
+            let ActionSettings { run, start_within, timeout, deadline, retry, .. } = &**full;
+            let (keys, settings) =
+                (Keys::of_action(full), Settings { start_within, timeout, deadline, retry: retry.as_ref() });
+            match (run, keys.first()) {
+                (Some(run), None) => (run, settings),
+                (None, _) if on_device => {
+                    return of_worker(path, Doer::Device(Box::new(device::job(path, &keys)?)), &settings);
+                }
+                (Some(_), Some(key)) => {
+                    let message =
+                        format!("`{key}` is for a job of a device, and this has `run`: leave one out");
+                    return Err(Mistake::new(format!("{path}.{key}"), message));
+                }
+                (None, Some(key)) => {
+                    let message = format!("`{key}` is for the rollback of a step with `device`: write `run`");
+                    return Err(Mistake::new(format!("{path}.{key}"), message));
+                }
+                (None, None) => {
+                    let message = "it needs `run`: write MODULE.COMMAND, such as mysql.init_instance";
+                    return Err(Mistake::new(path, message));
+                }
+            }
         }
     };
     let doer = doer(path, run)?;

@@ -3,6 +3,7 @@
 
 mod action;
 mod circle;
+mod device;
 mod step;
 
 use std::collections::HashMap;

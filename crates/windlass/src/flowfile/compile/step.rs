@@ -7,7 +7,7 @@ use windlass_core::{
     Each, Expression, LockRef, NAME_BYTES_MAX, Name, OnPartial, PARALLEL_DEFAULT, Role, StepDefinition,
 };
 
-use super::{Mistake, ON_ERROR, action, condition, expression, quote};
+use super::{Mistake, ON_ERROR, action, condition, device, expression, quote};
 use crate::flowfile::fields::nearest;
 
 /// A step of the list. `key` is the concurrency key of the flow, for steps without their own.
@@ -26,7 +26,9 @@ pub(super) fn step(
         return Err(Mistake::new(format!("{path}.key"), message));
     }
     let rollback = document.rollback.as_ref();
-    let rollback = rollback.map(|document| action::of_document(&format!("{path}.rollback"), document));
+    let rollback = rollback.map(|document| {
+        action::of_document(&format!("{path}.rollback"), document, run.device_job().is_some())
+    });
     let after = match &document.after {
         None => index.checked_sub(1).into_iter().collect(),
         Some(after) => predecessors(&path, after, names)?,
@@ -42,7 +44,7 @@ pub(super) fn step(
         },
         delay: action::delay(&path, "delay", document.delay)?,
         key: own_key(&path, document)?.or_else(|| key.filter(|_| run.worker().is_some()).cloned()),
-        locks: locks(&path, document.locks.as_deref().unwrap_or_default())?,
+        locks: locks(&path, document)?,
         ..StepDefinition::new(name, run, after)
     })
 }
@@ -61,7 +63,7 @@ pub(super) fn on_error(
     key: Option<Expression>,
 ) -> Result<StepDefinition, Mistake> {
     let name = Name::new(ON_ERROR).map_err(|error| Mistake::new(ON_ERROR, error.to_string()))?;
-    let run = action::of_document(ON_ERROR, document)?;
+    let run = action::of_document(ON_ERROR, document, false)?;
     Ok(StepDefinition { role: Role::OnError, key, ..StepDefinition::new(name, run, Vec::new()) })
 }
 
@@ -107,8 +109,11 @@ pub(super) fn lock(path: &str, key: &str, document: &LockDocument) -> Result<Loc
     }
 }
 
-fn locks(path: &str, documents: &[LockDocument]) -> Result<Vec<LockRef>, Mistake> {
-    let mut locks: Vec<LockRef> = Vec::with_capacity(documents.len());
+/// The locks of a step. That of its device is the first.
+fn locks(path: &str, document: &StepDocument) -> Result<Vec<LockRef>, Mistake> {
+    let documents = document.locks.as_deref().unwrap_or_default();
+    let device = document.device.as_ref().map(|document| device::device(&format!("{path}.device"), document));
+    let mut locks: Vec<LockRef> = device.transpose()?.into_iter().collect();
     for (position, document) in documents.iter().enumerate() {
         let path = format!("{path}.locks[{position}]");
         let lock = lock(&path, "locks", document)?;

@@ -14,6 +14,29 @@ impl From<EngineError> for Refused {
             EngineError::UnknownFlow(name) => {
                 Self::unknown_flow(format!("there is no flow {name}: apply it with PUT /v1/flows/NAME"))
             }
+            EngineError::UnknownTrigger(name) => Self::unknown_trigger(format!(
+                "there is no trigger {name}: apply it with PUT /v1/triggers/NAME"
+            )),
+            EngineError::TriggerRejected(rejection) => Self::conflict(rejection.to_string()),
+            EngineError::DefinitionFault(fault) => Self::unusable_trigger(fault.to_string()),
+            EngineError::ScheduleRefused(error) => Self::unusable_trigger(error.to_string()),
+            error @ EngineError::TriggerParams { .. } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "unusable-params",
+                "The parameters cannot be computed",
+                error.to_string(),
+            ),
+            error @ EngineError::TooManyTriggers => Self::conflict(error.to_string()),
+            EngineError::UnknownRollout(name) => Self::unknown_rollout(format!(
+                "there is no rollout {name}: start it with PUT /v1/rollouts/NAME"
+            )),
+            error @ (EngineError::RolloutFault(_)
+            | EngineError::RolloutIgnoresDevice(_)
+            | EngineError::NoDevices) => Self::unusable_rollout(error.to_string()),
+            EngineError::RolloutRejected(rejection) => Self::conflict(rejection.to_string()),
+            error @ (EngineError::RolloutExists(_) | EngineError::TooManyRollouts { .. }) => {
+                Self::conflict(error.to_string())
+            }
             EngineError::UnknownTask(id) => Self::unknown_task(format!(
                 "there is no task {id}: GET /v1/tasks lists those there are. Ended tasks are deleted after their retention; if it should be there, look for the alarm store_went_back"
             )),
@@ -29,6 +52,32 @@ impl From<EngineError> for Refused {
                 "Nobody has this lock",
                 format!("nobody has the lock {name}; GET /v1/locks lists those that somebody has"),
             ),
+            EngineError::UnknownDevice(name) => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown-device",
+                "There is no such device",
+                format!("there is no device {name}: declare it with PUT /v1/devices/NAME; GET /v1/devices lists them"),
+            ),
+            EngineError::UnusableDevice { message, .. } => Self::unusable_device(message),
+            error @ EngineError::TooManyDevices(_) => Self::too_large(error.to_string()),
+            EngineError::DeviceInUse { device, waiting } => Self::new(
+                StatusCode::CONFLICT,
+                "device-in-use",
+                "The device is in use",
+                format!(
+                    "a task has the device {device} or waits for it ({waiting} waiting; GET /v1/devices/NAME lists them):                      let the tasks end or cancel them, or remove it with `force`"
+                ),
+            ),
+            EngineError::UnknownAccessToken(name) => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown-token",
+                "There is no such access token",
+                format!("there is no access token {name}: GET /v1/tokens lists them"),
+            ),
+            error @ (EngineError::AccessTokenExists(_) | EngineError::TooManyAccessTokens) => {
+                Self::conflict(error.to_string())
+            }
+            EngineError::AccessTokenFault(fault) => Self::unusable_token(fault.to_string()),
             error @ EngineError::InvalidLeaderName => Self::malformed(error.to_string()),
             EngineError::NoQueueHolder(name) => Self::new(
                 StatusCode::NOT_FOUND,
@@ -124,8 +173,11 @@ impl From<Rejection> for Refused {
             | Rejection::TooManySignals
             | Rejection::ListInUse { .. }
             | Rejection::DoneTooEarly(_)
+            | Rejection::NotEnded
+            | Rejection::NothingToRollBack
             | Rejection::NotInQueue
             | Rejection::UnderWay
+            | Rejection::Stopping
             | Rejection::Duplicate
             | Rejection::Stale
             | Rejection::NothingDue) => Self::conflict(rejection.to_string()),

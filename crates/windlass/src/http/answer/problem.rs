@@ -3,7 +3,7 @@
 use std::fmt;
 
 use axum::{
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use windlass_api::Problem;
@@ -23,16 +23,24 @@ struct Inner {
     problem: Problem,
     /// Whether the same request can succeed a little later.
     is_temporary: bool,
+    /// A header that goes with it.
+    header: Option<(HeaderName, HeaderValue)>,
 }
 
 impl Refused {
     pub(super) fn new(status: StatusCode, name: &str, title: &str, detail: impl Into<String>) -> Self {
         let problem = Problem::new(status.as_u16(), name, title, detail);
-        Self(Box::new(Inner { problem, is_temporary: false }))
+        Self(Box::new(Inner { problem, is_temporary: false, header: None }))
     }
 
     pub(super) fn temporary(mut self) -> Self {
         self.0.is_temporary = true;
+        self
+    }
+
+    /// The same, with a header.
+    pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.header = Some((name, value));
         self
     }
 
@@ -56,6 +64,38 @@ impl Refused {
     /// The request cannot be understood.
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "malformed", "The request cannot be understood", detail)
+    }
+
+    /// The request has no valid access token. `challenge` is the header that asks for one.
+    pub(crate) fn unauthorized(detail: impl Into<String>, challenge: HeaderValue) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "A valid access token is missing", detail)
+            .with(header::WWW_AUTHENTICATE, challenge)
+    }
+
+    /// The access token was revoked while the request waited.
+    pub(crate) fn revoked() -> Self {
+        let challenge = HeaderValue::from_static("Bearer realm=\"windlass\", error=\"invalid_token\"");
+        Self::unauthorized("the access token was revoked or has expired while the request waited", challenge)
+    }
+
+    /// The access token does not allow it.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", "The access token does not allow this", detail)
+    }
+
+    /// Too many access tokens of this client were refused.
+    pub(crate) fn too_many_failures(seconds: u16) -> Self {
+        let detail = "too many access tokens from this address were refused: send a valid one, or wait for the seconds in \
+                      `Retry-After`";
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self::new(status, "too-many-failures", "Too many access tokens were refused", detail)
+            .with(header::RETRY_AFTER, seconds.into())
+    }
+
+    /// An access token cannot work as it is described.
+    pub(crate) fn unusable_token(detail: impl Into<String>) -> Self {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self::new(status, "unusable-token", "The access token cannot work", detail)
     }
 
     /// The document or a part of it is larger than it may be.
@@ -133,6 +173,11 @@ impl Refused {
         Self::new(StatusCode::NOT_FOUND, "unknown-limit", "There is no such limit", detail)
     }
 
+    /// A device cannot be used as it is declared.
+    pub(crate) fn unusable_device(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unusable-device", "The device cannot be used", detail)
+    }
+
     /// Nobody leads.
     pub(crate) fn no_leader(name: &str) -> Self {
         let detail = format!(
@@ -149,6 +194,38 @@ impl Refused {
     /// It cannot be done as things are now.
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", "This cannot be done now", detail)
+    }
+
+    /// There is no rollout of this name.
+    pub(crate) fn unknown_rollout(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-rollout", "There is no such rollout", detail)
+    }
+
+    /// A rollout cannot do what its definition says.
+    pub(crate) fn unusable_rollout(detail: impl Into<String>) -> Self {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self::new(status, "unusable-rollout", "The rollout cannot work", detail)
+    }
+
+    /// There is no trigger of this name.
+    pub(crate) fn unknown_trigger(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown-trigger", "There is no such trigger", detail)
+    }
+
+    /// A trigger cannot do what its definition says.
+    pub(crate) fn unusable_trigger(detail: impl Into<String>) -> Self {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self::new(status, "unusable-trigger", "The trigger cannot work", detail)
+    }
+
+    /// A request to a trigger is not signed, or not by whom it should be.
+    pub(crate) fn invalid_signature(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "invalid-signature", "The signature is missing or wrong", detail)
+    }
+
+    /// A request to a trigger was signed too long ago, or in the future.
+    pub(crate) fn outdated_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "outdated-request", "The request is too old", detail)
     }
 
     /// The server is on its way down.
@@ -187,7 +264,7 @@ impl Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let Inner { problem, is_temporary } = *self.0;
+        let Inner { problem, is_temporary, header: own } = *self.0;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // A refusal is the client's to handle; only what is wrong with the server itself is said here.
         if status.is_server_error() && problem.name() != SHUTTING_DOWN {
@@ -199,6 +276,7 @@ impl IntoResponse for Refused {
         if is_temporary {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
         }
+        headers.extend(own);
         response
     }
 }

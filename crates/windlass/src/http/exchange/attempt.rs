@@ -7,7 +7,7 @@ use windlass_api as api;
 
 use crate::{
     brokers,
-    http::{App, answer::ok, answer::problem::Refused, request::Path},
+    http::{App, access::Grant, answer::ok, answer::problem::Refused, request::Path},
 };
 
 /// The whole message of a step, for a worker whose broker message only says where the parameters are.
@@ -23,8 +23,10 @@ use crate::{
 )]
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
+    grant: Grant,
     Path(token): Path<String>,
 ) -> Result<Response, Refused> {
     let attempt = app.engine.attempt(&token).await?.ok_or_else(Refused::unknown_attempt)?;
+    grant.attempt(&attempt)?;
     Ok(ok(&brokers::whole(&attempt)))
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_api as api;
-use windlass_core::{FLOW_MODULE, Failure, Json, Millis, Name, Outcome, SPAN_MAX};
+use windlass_core::{Failure, Json, Millis, Name, Outcome, SPAN_MAX, reserved_module};
 use windlass_engine::{Exchange, LEASE_RANGE, Progress, Said, WAIT_MAX, WorkerReport};
 use windlass_store::{ClaimRequest, SessionId, WorkerState};
 
@@ -181,8 +181,8 @@ fn claim_requests(modules: Vec<ModuleBody<'_>>) -> Result<Vec<ClaimRequest>, Ref
     let mut claim_requests: Vec<ClaimRequest> = Vec::with_capacity(modules.len());
     for offer in modules {
         let module = request::name("a module", &offer.name)?;
-        if module.as_str() == FLOW_MODULE {
-            return Err(Refused::malformed("no worker can serve the module `flow`: its commands are flows"));
+        if let Some(instead) = reserved_module(module.as_str()) {
+            return Err(Refused::malformed(format!("no worker can serve the module `{module}`: {instead}")));
         }
         if claim_requests.iter().any(|claim_request| claim_request.module == module) {
             return Err(Refused::malformed(format!("the module {module} is there twice: take one away")));

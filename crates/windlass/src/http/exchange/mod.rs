@@ -18,6 +18,7 @@ use windlass_engine::ReportStatus;
 
 use crate::http::{
     App,
+    access::Grant,
     answer::{json_response, problem::Refused},
     request::{self, BATCH_BYTES_MAX},
     serving::connections::Connection,
@@ -46,11 +47,18 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         (status = 503, description = "The store is not available, or the server is shutting down: keep what is held and call again", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refused> {
+pub(crate) async fn exchange(
+    State(app): State<Arc<App>>,
+    grant: Grant,
+    request: Request,
+) -> Result<Response, Refused> {
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let text = request::read_json(&app.worker_bodies, request, BATCH_BYTES_MAX).await?;
     let (call, nameless) = call(text.parse()?)?;
     drop(text);
+    for offer in call.claim_requests.iter().flatten() {
+        grant.queue(&offer.module)?;
+    }
     if let Some(connection) = connection {
         match app.engine.knows_session(call.session) {
             true => connection.know(),
@@ -66,10 +74,15 @@ pub(crate) async fn exchange(State(app): State<Arc<App>>, request: Request) -> R
             biased;
             answer = heard => answer?,
             () = app.shutdown.begun() => return Err(Refused::shutting_down()),
+            () = grant.revoked(&app) => return Err(Refused::revoked()),
         }
     } else {
         heard.await?
     };
+    // A session may have offered its modules under another token.
+    for attempt in &answer.attempts {
+        grant.attempt(attempt)?;
+    }
     for (index, detail) in nameless {
         answer.reports[index].status = ReportStatus::Invalid(detail);
     }

@@ -63,7 +63,7 @@ pub(crate) async fn read_json(
 
 /// Refuses bodies whose `Content-Type` is not JSON. Browsers do not send JSON to another site without asking it first, so
 /// this also keeps pages of other sites out.
-fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
+pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     let Some(content_type) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let text = content_type.to_str().unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim();

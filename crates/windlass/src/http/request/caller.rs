@@ -1,4 +1,4 @@
-//! Who calls, as the headers say.
+//! Who calls, as the access token or the headers say.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use axum::{
 use windlass_core::Actor;
 use windlass_store::Now;
 
-use crate::http::{App, answer::problem::Refused};
+use crate::http::{App, access::Grant, answer::problem::Refused};
 
 /// The longest name a client may give itself in `Windlass-Actor`, in bytes.
 const ACTOR_BYTES_MAX: usize = 128;
@@ -21,7 +21,7 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
-        actor(&parts.headers).map(Self)
+        actor(parts).map(Self)
     }
 }
 
@@ -33,6 +33,8 @@ pub(crate) struct Caller {
     pub(crate) traceparent: Option<Box<str>>,
     /// When.
     pub(crate) now: Now,
+    /// What the client may do.
+    pub(crate) grant: Grant,
 }
 
 impl FromRequestParts<Arc<App>> for Caller {
@@ -41,22 +43,31 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
         let traceparent = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
         Ok(Self {
-            by: actor(&parts.headers)?,
+            by: actor(parts)?,
             // A malformed one is dropped and the request goes on, as the W3C asks.
             traceparent: traceparent.filter(|text| is_traceparent(text)).map(Into::into),
             now: app.now(),
+            grant: Grant::from_request_parts(parts, app).await?,
         })
     }
 }
 
 impl Caller {
-    /// Somebody who is known for sure.
+    /// Somebody who is known for sure, and may do everything.
     pub(crate) fn known(by: Actor, now: Now) -> Self {
-        Self { by: Some(by), traceparent: None, now }
+        Self { by: Some(by), traceparent: None, now, grant: Grant::open() }
     }
 }
 
-fn actor(headers: &HeaderMap) -> Result<Option<Actor>, Refused> {
+/// Who acts: the token says it, and without one the client itself.
+fn actor(parts: &Parts) -> Result<Option<Actor>, Refused> {
+    match parts.extensions.get::<Grant>().and_then(Grant::actor) {
+        Some(actor) => Ok(Some(actor)),
+        None => claimed(&parts.headers),
+    }
+}
+
+fn claimed(headers: &HeaderMap) -> Result<Option<Actor>, Refused> {
     let Some(value) = headers.get("windlass-actor") else { return Ok(None) };
     let name = std::str::from_utf8(value.as_bytes()).unwrap_or_default().trim();
     if name.is_empty() || name.len() > ACTOR_BYTES_MAX || name.chars().any(char::is_control) {
@@ -92,7 +103,7 @@ mod tests {
     fn actors_are_short_and_printable() {
         let actor = |value: &[u8]| {
             let value = axum::http::HeaderValue::from_bytes(value).unwrap();
-            actor(&HeaderMap::from_iter([("windlass-actor".parse().unwrap(), value)]))
+            claimed(&HeaderMap::from_iter([("windlass-actor".parse().unwrap(), value)]))
         };
         assert_eq!(&*actor("Zoë".as_bytes()).unwrap().unwrap().name, "Zoë");
         assert!(actor(b"").is_err() && actor(b"\xff").is_err() && actor(&[b'a'; 129]).is_err());

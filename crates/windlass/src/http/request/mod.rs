@@ -3,6 +3,7 @@
 mod body;
 mod caller;
 pub(in crate::http) mod json_path;
+mod pages;
 mod path;
 mod query;
 
@@ -11,8 +12,9 @@ use windlass_core::Name;
 use crate::http::answer::problem::Refused;
 
 pub(in crate::http) use body::place_of;
-pub(crate) use body::{JsonBody, OptionalJsonBody, cut, object, parse, read_json};
+pub(crate) use body::{JsonBody, OptionalJsonBody, check_content_type, cut, object, parse, read_json};
 pub(crate) use caller::{By, Caller};
+pub(crate) use pages::{ByName, ByNumber};
 pub(crate) use path::Path;
 pub(crate) use query::{FromQuery, Pairs, Query, past};
 

@@ -1,4 +1,5 @@
-//! What goes around every request: pages of other sites are kept out, and the request is counted.
+//! What goes around every request: pages of other sites are kept out, the caller's access is checked, and the request is
+//! counted.
 //!
 //! A page in a browser on this machine can send requests to a loopback address. Two things keep it out. Its
 //! requests name the page's own host when it was reached through DNS rebinding, so a server on loopback answers
@@ -16,7 +17,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use crate::http::{App, answer::problem::Refused};
+use crate::http::{App, access, answer::problem::Refused};
 
 /// What requests that meet no route are counted under.
 const OTHER: &str = "other";
@@ -45,13 +46,30 @@ pub(crate) async fn around(
     next: Next,
 ) -> Response {
     let method = request.method().clone();
+    let route = route.as_ref().map(MatchedPath::as_str);
     let response = match check(app.hosts(), &method, request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => admitted(&app, route, request, next).await,
         Err(refused) => refused.into_response(),
     };
-    let route = route.as_ref().map_or(OTHER, MatchedPath::as_str);
+    let route = route.unwrap_or(OTHER);
     app.metrics.request(route, &method, response.status());
     response
+}
+
+/// Lets the handler answer, if the caller may ask.
+async fn admitted(app: &Arc<App>, route: Option<&str>, request: Request, next: Next) -> Response {
+    if app.access.is_none() {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    match access::admit(app, route, &mut parts).await {
+        Ok(grant) => {
+            parts.extensions.insert(grant.clone());
+            let response = next.run(Request::from_parts(parts, body)).await;
+            access::until_revoked(app, &grant, response)
+        }
+        Err(refused) => refused.into_response(),
+    }
 }
 
 fn check(hosts: Hosts, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {

@@ -206,7 +206,7 @@ impl<'a> SubmitBody<'a> {
         self.key.is_some()
     }
 
-    /// Checks what the types do not say. `text` is the document; `key` the idempotency key that came beside it.
+    /// Checks what the types do not say, and that the caller may start the flow. `text` is the document; `key` the idempotency key that came beside it.
     pub(crate) fn prepare(self, text: &str, key: Option<&str>, caller: &Caller) -> Result<Prepared, Refused> {
         let workflow = self.workflow();
         let (name, version, flow) = match &self.flow {
@@ -230,8 +230,9 @@ impl<'a> SubmitBody<'a> {
                 ));
             }
         };
+        caller.grant.flow(&name)?;
         let params = params(self.params)?;
-        check_labels(&self.labels)?;
+        check_labels(&self.labels, 0)?;
         let priority = priority(self.priority)?;
         let key = idempotency::key(key, self.key.as_deref())?;
         let input = Input {
@@ -280,7 +281,7 @@ fn params(raw: Option<&RawValue>) -> Result<Json, Refused> {
     raw.map_or_else(|| Ok(Json::empty()), |raw| request::object("`params`", raw, PARAMS_BYTES_MAX))
 }
 
-fn priority(priority: Option<i64>) -> Result<i8, Refused> {
+pub(in crate::http) fn priority(priority: Option<i64>) -> Result<i8, Refused> {
     let priority = priority.unwrap_or(0);
     i8::try_from(priority)
         .ok()
@@ -305,12 +306,14 @@ fn deadline(span: api::Span) -> Result<Millis, Refused> {
     Ok(deadline)
 }
 
-fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refused> {
-    if labels.len() > LABELS_MAX {
-        return Err(Refused::malformed(format!(
-            "there are {} labels, and may be {LABELS_MAX}",
-            labels.len()
-        )));
+/// Checks labels. `reserved` others come to them.
+pub(in crate::http) fn check_labels(
+    labels: &BTreeMap<String, String>,
+    reserved: usize,
+) -> Result<(), Refused> {
+    let most = LABELS_MAX - reserved;
+    if labels.len() > most {
+        return Err(Refused::malformed(format!("there are {} labels, and may be {most}", labels.len())));
     }
     for (name, value) in labels {
         if name.is_empty() || name.contains(':') {
@@ -331,6 +334,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::access::Grant;
 
     #[test]
     fn the_body_in_place_is_the_document_of_the_contract() {
@@ -338,7 +342,12 @@ mod tests {
         let document: api::SubmitTask = serde_json::from_str(all).unwrap();
         assert_eq!(serde_json::to_string(&document).unwrap(), all, "the text has every field");
         let body: SubmitBody<'_> = serde_json::from_str(all).unwrap();
-        let caller = Caller { by: None, traceparent: None, now: Now { wall: Timestamp(1), mono: Millis(1) } };
+        let caller = Caller {
+            by: None,
+            traceparent: None,
+            now: Now { wall: Timestamp(1), mono: Millis(1) },
+            grant: Grant::open(),
+        };
         let submission = body.prepare(all, None, &caller).unwrap().submission;
         assert_eq!((submission.flow.as_str(), submission.version), ("f", Some(2)));
         assert_eq!(submission.input.params.as_str(), r#"{"a":1}"#);

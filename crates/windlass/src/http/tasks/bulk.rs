@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use windlass_api as api;
-use windlass_core::{Actor, Command, Pause, Phase, StuckKind, Task, TaskId, Timestamp};
+use windlass_core::{ActState, Actor, Command, Pause, Phase, StuckKind, Task, TaskId, Timestamp};
 use windlass_engine::EngineError;
 use windlass_store::TaskQuery;
 
 use crate::http::{
     App,
+    access::Grant,
     answer::{ok, problem::Refused},
     request::{self, By, JsonBody},
     tasks::view,
@@ -53,9 +54,11 @@ const TOLERANCE: u64 = 10;
 pub(crate) async fn change(
     State(app): State<Arc<App>>,
     By(by): By,
+    grant: Grant,
     JsonBody(text): JsonBody<BODY_BYTES_MAX>,
 ) -> Result<Response, Refused> {
     let change: api::BulkChange = text.parse()?;
+    grant.flow_filter(change.filter.flow.as_deref())?;
     let query = query(&change, app.now().wall)?;
     let found = find(&app, change.action, query).await?;
     let matched = found.len() as u64;
@@ -129,10 +132,14 @@ async fn find(app: &App, action: api::BulkAction, mut query: TaskQuery) -> Resul
 /// Whether the action changes anything of a task.
 fn is_changed(action: api::BulkAction, task: &Task) -> bool {
     let state = &task.state;
-    let is_held = state.pause == Pause::Held;
+    let is_held = state.pause.is_paused();
     match action {
         api::BulkAction::Cancel => matches!(state.phase, Phase::Scheduled | Phase::Forward),
         api::BulkAction::Pause => !task.is_ended() && !is_held,
+        api::BulkAction::Stop => {
+            let runs = || task.open_acts().any(|(_, act)| act.state == ActState::Ready);
+            !task.is_ended() && (!is_held || state.pause == Pause::Held && runs())
+        }
         // What the engine holds because of a fault is looked at one by one.
         api::BulkAction::Resume => {
             let is_fault = state.stuck.as_ref().is_some_and(|stuck| stuck.kind == StuckKind::EngineFault);
@@ -152,6 +159,7 @@ async fn act(
     let command = match action {
         api::BulkAction::Cancel => Command::Cancel { by },
         api::BulkAction::Pause => Command::Pause { by },
+        api::BulkAction::Stop => Command::Stop { by },
         api::BulkAction::Resume => Command::Resume { by },
     };
     let mut done = 0;

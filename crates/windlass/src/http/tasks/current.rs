@@ -44,7 +44,11 @@ pub(in crate::http) fn steps(loaded: &Loaded) -> Vec<api::CurrentStep> {
 fn failed(task: &Task) -> Option<usize> {
     match task.state.cause.as_ref()? {
         Cause::Failure { step } | Cause::GivenUp { step, .. } => Some(*step),
-        Cause::Cancel { .. } | Cause::Deadline | Cause::Parent | Cause::ResultTooLarge { .. } => None,
+        Cause::Cancel { .. }
+        | Cause::Deadline
+        | Cause::Parent
+        | Cause::ResultTooLarge { .. }
+        | Cause::Rollout { .. } => None,
     }
 }
 

@@ -39,7 +39,7 @@ pub(in crate::http) fn counts(loaded: &Loaded, step: usize) -> Option<api::Membe
     let [open, failed] = [&side.open, &side.failed].map(|set| u32::try_from(set.size()).unwrap_or(u32::MAX));
     let running = match loaded.task.flow.steps[step].run.doer {
         Doer::Flow { .. } => open,
-        Doer::Worker { .. } | Doer::Signal { .. } => {
+        Doer::Worker { .. } | Doer::Signal { .. } | Doer::Device(_) => {
             let is_of_step =
                 |claim: &&Claim| side.open.contains(&claim.key.member) && is_doing(claim.key, step);
             u32::try_from(loaded.begun().filter(is_of_step).count()).unwrap_or(u32::MAX)

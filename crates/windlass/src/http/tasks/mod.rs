@@ -2,6 +2,7 @@
 
 mod bulk;
 pub(super) mod classic;
+pub(super) mod classic_queue;
 mod counts;
 mod current;
 pub(super) mod events;
@@ -31,9 +32,9 @@ use windlass_store::Loaded;
 use crate::http::{
     App,
     answer::{bytes_response, ok, problem::Refused},
-    request::{By, FromQuery, Pairs, Path, Query},
+    request::{By, FromQuery, OptionalJsonBody, Pairs, Path, Query, SUBMIT_BYTES_MAX},
     submit::{self, enqueued},
-    tasks::{classic::ClassicTask, view::Overlay},
+    tasks::{classic::ClassicTask, classic_queue::ClassicQueue, view::Overlay},
 };
 
 pub(super) use list::{ListQuery, cursor};
@@ -87,7 +88,7 @@ impl FromQuery for View {
         ("If-None-Match" = Option<String>, Header, description = "`ETag` of the document that is known"),
     ),
     responses(
-        (status = 200, description = "The task; with `view=classic` a ClassicTask", body = api::Task, headers(("ETag" = String))),
+        (status = 200, description = "The task; with `view=classic` a ClassicTask, or a ClassicQueue if each step is a job of a device", body = api::Task, headers(("ETag" = String))),
         (status = 304, description = "It is as it was"),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
     )
@@ -103,7 +104,10 @@ pub(crate) async fn show(
         Err(error) => return Err(enqueued::or_enqueued(&app, error).await),
     };
     Ok(match view {
-        View::Classic => tagged(&headers, &loaded, &ClassicTask::new(&loaded)),
+        View::Classic => match ClassicQueue::of(&loaded.task).await {
+            Some(queue) => tagged(&headers, &loaded, &queue),
+            None => tagged(&headers, &loaded, &ClassicTask::new(&loaded)),
+        },
         View::Task => tagged(&headers, &loaded, &view::task(&loaded, &Overlay::of(&app, &loaded).await?)),
     })
 }
@@ -148,14 +152,16 @@ pub(crate) async fn cancel(
     told(&app, id, "cancel", Command::Cancel { by }).await
 }
 
-/// Holds a task: what runs may end, nothing new starts.
+/// Holds a task: nothing new starts. What runs may end, or workers stop it with `stop: true`.
 #[utoipa::path(
     post,
     path = "/v1/tasks/{id}/pause", operation_id = "pause_task",
     tag = "tasks",
     params(("id" = String, Path, description = "Id of the task")),
+    request_body(content = Option<api::PauseTask>),
     responses(
         (status = 200, description = "The task", body = api::Task),
+        (status = 400, description = "Malformed", body = api::Problem, content_type = "application/problem+json"),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
         (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
     )
@@ -164,8 +170,13 @@ pub(crate) async fn pause(
     State(app): State<Arc<App>>,
     Path(id): Path<TaskId>,
     By(by): By,
+    OptionalJsonBody(text): OptionalJsonBody<SUBMIT_BYTES_MAX>,
 ) -> Result<Response, Refused> {
-    told(&app, id, "pause", Command::Pause { by }).await
+    let api::PauseTask { stop } = text.parse()?;
+    match stop {
+        true => told(&app, id, "stop", Command::Stop { by }).await,
+        false => told(&app, id, "pause", Command::Pause { by }).await,
+    }
 }
 
 /// Lets a paused task go on.
@@ -177,7 +188,7 @@ pub(crate) async fn pause(
     responses(
         (status = 200, description = "The task", body = api::Task),
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
-        (status = 409, description = "It has ended", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has ended, or workers are still stopping attempts", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn resume(

@@ -13,6 +13,7 @@ use super::{
     FAILED_PAUSE_MAX, Permit, TaskList,
     entry::{self, Mark, Outcome, Read, Settlement},
     listing::Found,
+    reign,
 };
 use crate::http;
 
@@ -40,7 +41,11 @@ pub(super) async fn follow(list: Arc<TaskList>, found: Found, mark: Mark) -> Fol
     };
     let mut pacing = Pacing::up_to(FAILED_PAUSE_MAX);
     let outcome = loop {
-        match list.app.engine.ended(task).await {
+        let ended = tokio::select! {
+            ended = list.app.engine.ended(task) => ended,
+            () = reign::see_to(&list, task) => continue,
+        };
+        match ended {
             Ok(loaded) => break outcome(&loaded),
             // Ended tasks are deleted in the end.
             Err(EngineError::UnknownTask(_)) => break deleted(),

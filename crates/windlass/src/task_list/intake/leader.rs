@@ -33,7 +33,9 @@ impl Lead {
     /// them, and given up only when the server ends.
     pub(super) async fn run(self) {
         let LeaderSettings { key, lease } = &self.settings;
-        let campaign = Campaign::new(key, default_name(), *lease);
+        let mut campaign = Campaign::new(key, default_name(), *lease);
+        // By this other servers of the store know that one of them leads.
+        campaign.value = self.list.store.clone();
         let trouble = Trouble::new(&self.list, key, format!("cannot campaign for the leader key {key}"));
         let (mut ends, mut deposed) = (self.ends.clone(), self.list.deposed.subscribe());
         loop {

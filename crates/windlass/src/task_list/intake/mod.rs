@@ -14,6 +14,7 @@
 //! | `fields.rs`, `entry.rs`, `listing.rs` | values, their order, what is written into them: no I/O |
 //! | `reader.rs` | reads the list, by blocking query |
 //! | `leader.rs` | holds the key that consumers lock while they lead |
+//! | `reign.rs` | whether a server of our store leads: tasks are suspended while none does |
 //! | `taker.rs` | takes what waits |
 //! | `follower.rs` | from a marked entry to its task, and from the end of the task to the entry |
 //! | `trouble.rs` | alarms |
@@ -25,6 +26,7 @@ mod leader;
 mod listing;
 pub(crate) mod malformed;
 mod reader;
+mod reign;
 mod taker;
 mod trouble;
 
@@ -51,6 +53,7 @@ use crate::{
     loops::{END_MAX, Loops},
 };
 use leader::Lead;
+use reign::Reign;
 
 /// The longest pause after a failure.
 const FAILED_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -73,6 +76,8 @@ struct TaskList {
     store: String,
     /// The leadership of this server, where the list has a leader key.
     term: watch::Receiver<Option<Term>>,
+    /// Who leads. It is always this server where the list has no leader key.
+    reign: watch::Receiver<Reign>,
     /// The fence of the last leadership of which Consul says that it has ended.
     deposed: watch::Sender<u64>,
     /// Notified when nothing of the last list can be taken any more.
@@ -148,6 +153,8 @@ impl Intake {
         let (ending, ends) = watch::channel(false);
         let resigned = Arc::new(Notify::new());
         let leader = settings.leader.clone();
+        let first = if leader.is_some() { Reign::Elsewhere } else { Reign::Here };
+        let (reigns, reign) = watch::channel(first);
         let list = Arc::new(TaskList {
             app: app.clone(),
             kv,
@@ -155,6 +162,7 @@ impl Intake {
             store: app.engine.store_name(),
             settings,
             term,
+            reign,
             deposed: watch::Sender::new(0),
             exhausted: Notify::new(),
             under_way: AtomicUsize::new(0),
@@ -164,6 +172,8 @@ impl Intake {
         running.spawn("takes entries of a task list", taker::run(list.clone(), read));
         let has_leader = leader.is_some();
         if let Some(settings) = leader {
+            let (watched, key) = (consul.clone(), settings.key.clone());
+            running.spawn("sees who leads a task list", reign::run(list.clone(), watched, key, reigns));
             let lead = Lead { list, consul, settings, terms, ends, resigned: resigned.clone() };
             running.spawn("campaigns for a task list", lead.run());
         }

@@ -83,6 +83,50 @@ fn of_messages_with_the_same_unique_key_one_starts_a_task() {
     assert_eq!(site.json(&["alarm", "list"])["items"], serde_json::json!([]));
 }
 
+/// One task per flow, however often the message comes; what the trigger cannot use goes to the dead-letter queue.
+#[test]
+fn a_message_that_comes_twice_fires_a_trigger_once() {
+    let Some(server) = Redis::shared().unwrap() else { return };
+    let (url, queue) = (server.url(), "trigger-orders");
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let config =
+        format!("[[intake]]\nbroker = \"{url}\"\nqueue = \"{queue}\"\ntrigger = \"order\"\nkey = \"/id\"\n");
+    let file = dir.path().join("windlass.toml");
+    std::fs::write(&file, config).unwrap();
+    let site = Site::open(dir, &store, &[("WINDLASS_CONFIG", &file.display().to_string())]);
+    site.apply("{ flow: ship, steps: [ { name: one, run: nobody.serves } ] }");
+    site.apply("{ flow: bill, steps: [ { name: one, run: nobody.serves } ] }");
+    let triggers = site.path("triggers.yaml");
+    let flows = "[{ flow: ship, map: { disk: body.disk } }, { flow: bill, map: { of: trigger.id, disk: body.disk } }]";
+    std::fs::write(&triggers, format!("trigger: order\nintake: true\nflows: {flows}\n")).unwrap();
+    let applied = site.run(&["trigger", "apply", &triggers]);
+    assert!(applied.status.success(), "{applied:?}");
+    let order = r#"{"id":1,"disk":"a"}"#;
+    Far::publish(&url, queue, &[order, r#"{"id":2}"#, order, r#"{"id":3,"disk":"b"}"#]);
+    let tasks = tasks(&site, 4);
+    let mut of: Vec<String> =
+        tasks.iter().map(|task| format!("{} {}", task["flow"], task["params"]["disk"])).collect();
+    of.sort();
+    assert_eq!(of, [r#""bill" "a""#, r#""bill" "b""#, r#""ship" "a""#, r#""ship" "b""#]);
+    assert!(tasks.iter().all(|task| task["labels"]["trigger"] == "order"));
+    let alarm = until("the message without a disk raises an alarm", || {
+        site.json(&["alarm", "list"])["items"].get(0).cloned()
+    });
+    assert_eq!(alarm["kind"], "message_refused");
+    let dead = Far::receive(&url, &windlass_brokers::Queue::new(queue).dead().name);
+    assert_eq!(dead, r#"{"id":2}"#);
+    let history = site.json(&["trigger", "history", "order"]);
+    let causes: Vec<&Value> =
+        history["items"].as_array().unwrap().iter().map(|entry| &entry["cause"]).collect();
+    assert_eq!(causes, ["message", "message"], "{history}");
+    // While the trigger is paused, messages wait.
+    site.json(&["trigger", "pause", "order"]);
+    Far::publish(&url, queue, &[r#"{"id":4,"disk":"c"}"#]);
+    site.json(&["trigger", "resume", "order"]);
+    self::tasks(&site, 6);
+}
+
 #[test]
 fn messages_of_redis_start_tasks() {
     let Some(server) = Redis::shared().unwrap() else { return };

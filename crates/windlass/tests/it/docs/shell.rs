@@ -48,6 +48,8 @@ impl Shell {
             .current_dir(folder.path())
             .env("PATH", &path)
             .env("WINDLASS_SERVER", format!("http://{address}"))
+            // For pages that start a server of their own beside the shell.
+            .env("WINDLASS_SERVER_LISTEN", address.to_string())
             .envs(variables.iter().copied())
             // So that what it starts beside itself ends with it.
             .process_group(0)

@@ -1,6 +1,7 @@
 //! The HTTP interface: a real engine over the memory store behind the real router, and real connections where
 //! those matter. Time is a clock that tests turn, so documents are the same in every run.
 
+mod access;
 mod adhoc;
 mod bulk;
 mod connections;

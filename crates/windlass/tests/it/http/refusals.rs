@@ -304,7 +304,7 @@ fn of_workers() -> Vec<Case> {
         case("seq", exchange(json!({ "seq": 0 })), 400, "malformed", "up from 1"),
         case("wait", exchange(json!({ "wait_ms": 30_001 })), 400, "malformed", "may be 30000"),
         case("lease", exchange(json!({ "lease_ms": 999 })), 400, "malformed", "from 1000 to 3600000"),
-        case("the module flow", exchange(module("flow")), 400, "malformed", "its commands are flows"),
+        case("the module flow", exchange(module("flow")), 400, "malformed", "starts a child task"),
         case("a module that is none", exchange(module("../x")), 400, "malformed", "is no name"),
         case(
             "a module twice",

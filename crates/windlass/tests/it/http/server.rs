@@ -77,8 +77,17 @@ impl Server {
         Self::with(ClientLimits::default()).await
     }
 
+    /// The same, asking for access tokens.
+    pub(super) async fn with_tokens() -> Self {
+        Self::open(ClientLimits::default(), App::requiring_tokens).await
+    }
+
     /// The same with other limits of clients.
     pub(super) async fn with(clients: ClientLimits) -> Self {
+        Self::open(clients, |app| app).await
+    }
+
+    async fn open(clients: ClientLimits, change: impl FnOnce(App) -> App) -> Self {
         let clock = Arc::new(TestClock::default());
         let store = Resident::open(Arc::new(MemorySink::new([7; 32])), clock.now()).await.unwrap();
         let engine = Arc::new(Engine::new(Arc::new(store), 7));
@@ -89,7 +98,7 @@ impl Server {
                 while committer.run_once(|| time.now()).await > 0 {}
             }
         });
-        let app = Arc::new(App::new(engine.clone(), clock.clone(), clients));
+        let app = Arc::new(change(App::new(engine.clone(), clock.clone(), clients)));
         let server = Self {
             router: router(app.clone()),
             app,
@@ -102,6 +111,10 @@ impl Server {
         // Past the grace after a start.
         server.pass(1000).await;
         server
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
     }
 
     /// Lets time pass, in steps that no silence of the server itself is seen in, and does what is due.
@@ -214,7 +227,7 @@ impl<'a> Worker<'a> {
         answer["attempts"][0].clone()
     }
 
-    /// Reports one attempt and tells the status of the report.
+    /// Reports one attempt and returns its status.
     pub(super) async fn report(&mut self, attempt: &Value, outcome: &str, more: Value) -> String {
         let mut report = json!({ "token": attempt["token"], "outcome": outcome });
         report.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -5,3 +5,4 @@ mod faults;
 mod settled;
 mod shared;
 mod stage;
+mod stopped;

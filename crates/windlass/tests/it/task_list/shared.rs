@@ -138,7 +138,7 @@ fn all_once(stage: &Stage, tasks: u32) -> (usize, usize) {
     (ours.len(), theirs.len())
 }
 
-struct Ends<'a>(&'a AtomicBool);
+pub(super) struct Ends<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {

@@ -19,6 +19,9 @@ steps: [{ name: one, run: m.fail, rollback: m.echo }]
 ---
 flow: gate
 steps: [{ name: one, run: m.gate }]
+---
+flow: slow
+steps: [{ name: one, run: m.slow }]
 ";
 
 /// A command that says in the ledger when it begins and ends.
@@ -26,6 +29,15 @@ const NOTES: &str = r#"read -r document
 n=${document#*\"n\":}
 n=${n%%[!0-9]*}
 echo "windlass begins $n" >> LEDGER
+echo "windlass ends $n" >> LEDGER"#;
+
+/// The same for one that goes on until the gate is open, or until it is stopped.
+const SLOW: &str = r#"read -r document
+n=${document#*\"n\":}
+n=${n%%[!0-9]*}
+trap 'echo "windlass stops $n" >> LEDGER; exit 143' TERM
+echo "windlass begins $n" >> LEDGER
+until test -e open; do sleep 0.02; done
 echo "windlass ends $n" >> LEDGER"#;
 
 /// A list of a test, in a Consul that all tests share.
@@ -151,7 +163,7 @@ impl Stage {
 
     fn on(dir: TempDir, store: String, list: List, addresses: &str, rest: &str) -> Self {
         let config = dir.path().join("windlass.toml");
-        let flows = "flows = { note = \"note\", fail = \"fail\", gate = \"gate\" }";
+        let flows = "flows = { note = \"note\", fail = \"fail\", gate = \"gate\", slow = \"slow\" }";
         let text = format!(
             "[[task_list]]\nconsul = \"consul://{addresses}\"\nprefix = \"{}/\"\n{flows}\n{rest}\n",
             list.name
@@ -163,8 +175,10 @@ impl Stage {
         let network = Proxy::start(port(&site)).unwrap();
         let server = std::mem::replace(&mut site.url, format!("http://127.0.0.1:{}", network.port()));
         site.start_worker();
-        let notes = NOTES.replace("LEDGER", &site.path("ledger"));
-        script(&site.dir.path().join("modules/m/note"), &notes);
+        for (command, body) in [("note", NOTES), ("slow", SLOW)] {
+            let body = body.replace("LEDGER", &site.path("ledger"));
+            script(&site.dir.path().join("modules/m").join(command), &body);
+        }
         site.url = server;
         let mut stage = Self { site, network, store, config };
         // Flows come before tasks.

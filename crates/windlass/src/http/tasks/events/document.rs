@@ -70,6 +70,8 @@ impl Said {
             EventKind::TaskAccepted => Self::task("accepted").by(task.input.by.as_ref()),
             EventKind::TaskStarted => Self::task("started"),
             EventKind::TaskPaused { by } => Self::task("paused").by(by.as_ref()),
+            EventKind::TaskStopping { by } => Self::task("stopping").by(by.as_ref()),
+            EventKind::TaskSuspended { by } => Self::task("suspended").by(by.as_ref()),
             EventKind::TaskResumed { by } => Self::task("resumed").by(by.as_ref()),
             EventKind::TaskRollingBack { cause } => Self::rolling_back(cause),
             EventKind::TaskStuck(stuck) => {
@@ -92,6 +94,7 @@ impl Said {
             }
             EventKind::ActLost { key, attempt } => Self::act("lost", *key, *attempt),
             EventKind::ActReclaimed { key, attempt } => Self::act("reclaimed", *key, *attempt),
+            EventKind::ActStopped { key, attempt } => Self::act("stopped", *key, *attempt),
             EventKind::ActWithdrawn { key, attempt, touched } => {
                 Self::act("withdrawn", *key, *attempt).with(json!({ "touched": touched }))
             }
@@ -208,6 +211,9 @@ impl Said {
             Cause::Cancel { by } => said.with(json!({ "cause": "cancel" })).by(by.as_ref()),
             Cause::Deadline => said.with(json!({ "cause": "deadline" })),
             Cause::Parent => said.with(json!({ "cause": "parent" })),
+            Cause::Rollout { rollout } => {
+                said.with(json!({ "cause": "rollout", "rollout": rollout.as_str() }))
+            }
             Cause::ResultTooLarge { bytes } => {
                 said.with(json!({ "cause": "result_too_large", "bytes": bytes }))
             }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use windlass_api as api;
-use windlass_core::{Millis, Name, Timestamp};
+use windlass_core::{Millis, Name, Pause, Timestamp};
 use windlass_engine::{AtWorker, Holder, LastHeard, OfferedAt};
 use windlass_store::{LimitState, QueuePause};
 
@@ -11,8 +11,15 @@ use crate::http::tasks::view;
 
 impl About<'_> {
     pub(super) fn ending(self, at: &AtWorker) -> Explained {
-        let sentence =
-            format!("The task rolls back once {} has ended with worker {}.", self.subject(), at.worker);
+        let (subject, worker) = (self.subject(), &at.worker);
+        let sentence = match self.task.state.pause {
+            Pause::Stopping | Pause::Suspended => {
+                format!("The task can be resumed once {subject} has ended with worker {worker}.")
+            }
+            Pause::None | Pause::Held => {
+                format!("The task rolls back once {subject} has ended with worker {worker}.")
+            }
+        };
         (sentence, self.at_worker(at))
     }
 
@@ -135,16 +142,21 @@ impl About<'_> {
                 limit.name,
                 span(at, self.now)
             ),
-            (_, _, Some(holder)) => format!(
-                "{opening} is ready, and the limit {} allows {} to run concurrently{key}: task {} has had step {} for {}; \
-                 `windlass limit show {}` lists all.",
-                limit.name,
-                limit.running.unwrap_or_default(),
-                holder.task,
-                holder.step,
-                span(self.now, holder.since),
-                limit.name
-            ),
+            (_, _, Some(holder)) => {
+                let step = match &holder.step {
+                    Some(step) => format!("has had step {step}"),
+                    None => "cannot be read (see `windlass doctor`) and has had a step".to_owned(),
+                };
+                format!(
+                    "{opening} is ready, and the limit {} allows {} to run concurrently{key}: task {} {step} for {}; \
+                     `windlass limit show {}` lists all.",
+                    limit.name,
+                    limit.running.unwrap_or_default(),
+                    holder.task,
+                    span(self.now, holder.since),
+                    limit.name
+                )
+            }
             _ => format!("{opening} is ready, and is kept back by the limit {}.", limit.name),
         };
         let tasks: Vec<String> = holders.iter().map(|holder| holder.task.to_string()).collect();

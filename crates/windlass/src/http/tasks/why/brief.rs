@@ -1,5 +1,6 @@
 //! A reason in half a sentence, for those that are not the first.
 
+use windlass_core::DEVICE_MODULE;
 use windlass_engine::Why;
 
 use super::sentences::About;
@@ -27,6 +28,9 @@ impl About<'_> {
             Why::NoWorker { module, .. } => format!("{subject} waits for a worker of {module}"),
             Why::Limited { state, .. } => format!("{subject} is kept back by the limit {}", state.limit.name),
             Why::Queued { module, .. } => format!("{subject} waits for its turn in the queue {module}"),
+            Why::Offered { module, .. } if module.as_str() == DEVICE_MODULE => {
+                format!("{subject} waits for its device")
+            }
             Why::Offered { module, .. } => format!("{subject} waits for a consumer of {module}"),
             Why::Grace | Why::Moving => format!("{subject} is on its way"),
         }

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod brief;
+mod devices;
 mod locks;
 mod sentences;
 mod waits;
@@ -71,7 +72,7 @@ fn document(task: &Task, explanation: &Explanation, now: Timestamp) -> api::Why 
 
 fn one(task: &Task, reason: &Reason, now: Timestamp) -> api::WhyReason {
     let about = About { task, key: reason.key, now };
-    let (mut sentence, data) = about.explain(&reason.why);
+    let (mut sentence, data) = about.explain_with_device(reason);
     // The answer as a whole has the task's own deadline.
     let deadline_at = reason.deadline_at.filter(|_| reason.key.is_some());
     if let Some(at) =

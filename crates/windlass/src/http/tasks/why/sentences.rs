@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use windlass_api as api;
-use windlass_core::{ActKey, Actor, Direction, ResolutionKind, Role, StuckKind, Task, TaskStatus, Timestamp};
+use windlass_core::{
+    ActKey, Actor, Direction, Pause, ResolutionKind, Role, StuckKind, Task, TaskStatus, Timestamp,
+};
 use windlass_engine::Why;
 
 use crate::http::tasks::view;
@@ -89,7 +91,12 @@ impl About<'_> {
     fn paused(self, in_flight: usize, since: Option<Timestamp>, by: Option<&Actor>) -> Explained {
         let by_whom = by.map(|by| format!(" by {by}")).unwrap_or_default();
         let ago = since.map(|since| format!(" {} ago", span(self.now, since))).unwrap_or_default();
+        let suspended = self.task.state.pause == Pause::Suspended;
         let sentence = match in_flight {
+            0 if suspended => format!(
+                "The task was suspended{by_whom}{ago}, because no server of this store leads there: it goes on when one \
+                 does."
+            ),
             0 => format!("The task was paused{by_whom}{ago}: nothing starts until somebody resumes it."),
             1 => format!(
                 "The task was paused{by_whom}{ago}: one attempt is still in flight, nothing new starts."

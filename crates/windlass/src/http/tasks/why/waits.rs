@@ -31,7 +31,7 @@ impl About<'_> {
         };
         let word = view::status(*status).as_str();
         let about = About { task: child, key: reason.key, now: self.now };
-        let (its_sentence, its_data) = about.explain(&reason.why);
+        let (its_sentence, its_data) = about.explain_with_device(reason);
         let step = reason.key.and_then(|key| child.flow.steps.get(key.step)).map(|step| step.name.as_str());
         (
             format!(
@@ -58,7 +58,7 @@ impl About<'_> {
         let failed_too = if failed == 0 { String::new() } else { format!(", {failed} failed") };
         let first = first.map(|reason| {
             let about = About { key: reason.key, ..self };
-            (reason, about.explain(&reason.why))
+            (reason, about.explain_with_device(reason))
         });
         let about_first = first.as_ref().map(|(_, (sentence, _))| format!(" The first of them: {sentence}"));
         let first: Option<Value> = first.map(|(reason, (sentence, data))| {

@@ -1,0 +1,181 @@
+//! MQTT 3.1.1 and 5, as a network of devices.
+//!
+//! One client with a fixed id and a persistent session: the broker keeps messages for it while it is disconnected. Messages are
+//! acknowledged by the caller, so those that were not come again after a reconnect. A connection ends with its first error,
+//! and the next call makes another one. What was published and not acknowledged by then is reported as an error: the
+//! caller publishes it again, under the same ids.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `address.rs` | the URL |
+//! | `tls.rs` | certificates |
+//! | `protocol.rs` | the two versions of the protocol as one client |
+//! | `link.rs` | one connection: the task that drives it, and what waits for its acknowledgements |
+
+mod address;
+mod link;
+mod protocol;
+mod tls;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio::{sync::Mutex, time::timeout};
+
+use self::{address::Address, link::Link};
+use crate::{BrokerError, DeviceCommand, DeviceMessage, DeviceNetwork};
+
+/// How long the broker may take to accept a connection, or to acknowledge what is published.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection that was lost earlier than this is not made again before.
+const RECONNECT_AFTER: Duration = Duration::from_secs(1);
+
+/// The largest payload that is published. Larger ones are refused before they are sent.
+const PAYLOAD_BYTES_MAX: usize = 512 << 10;
+
+/// The version of the protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MqttVersion {
+    /// 3.1.1, which all brokers have.
+    #[default]
+    V3,
+    /// 5: the broker says why it refuses, and limits the messages that it sends before they are acknowledged.
+    V5,
+}
+
+/// The settings of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MqttSettings {
+    /// The client id. The broker keeps the session by it, and ends the connection of another client that has the same.
+    pub client_id: String,
+    /// The topic filters to subscribe to.
+    pub filters: Vec<String>,
+    /// The version of the protocol that the broker is spoken to in.
+    pub version: MqttVersion,
+}
+
+/// An MQTT broker.
+pub struct Mqtt {
+    name: String,
+    address: Address,
+    settings: MqttSettings,
+    /// The connection, and how many there were. Locked while one is made.
+    link: Mutex<(Option<Arc<Link>>, u64)>,
+}
+
+impl Mqtt {
+    /// A client of the broker at `url`, which connects when it is first used.
+    ///
+    /// # Errors
+    /// [`BrokerError::Invalid`] if the URL or a topic filter is invalid, or a file with certificates cannot be used.
+    pub fn open(url: &str, settings: MqttSettings) -> Result<Self, BrokerError> {
+        let address = Address::parse(url)?;
+        if let Some(filter) = settings.filters.iter().find(|filter| !rumqttc::valid_filter(filter)) {
+            return Err(BrokerError::Invalid(format!(
+                "{filter:?} is not a topic filter: `#` may only be its last level, and `+` a whole level"
+            )));
+        }
+        if let Some(files) = &address.tls {
+            tls::configuration(files)?;
+        }
+        Ok(Self { name: address.name(), address, settings, link: Mutex::new((None, 0)) })
+    }
+
+    /// The connection, if it works.
+    async fn link(&self) -> Result<Arc<Link>, BrokerError> {
+        let mut link = self.link.lock().await;
+        if let Some(alive) = link.0.as_ref().filter(|link| link.is_alive()) {
+            return Ok(alive.clone());
+        }
+        // Two clients with one id would end each other's connection as fast as they can connect.
+        if let Some(lost) = link.0.as_ref().filter(|lost| lost.age() < RECONNECT_AFTER) {
+            return Err(lost.error());
+        }
+        link.0 = None;
+        link.1 += 1;
+        let opened = timeout(ANSWER_TIMEOUT, Link::open(&self.address, &self.settings, link.1)).await;
+        let opened = opened.map_err(|_| {
+            BrokerError::Unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))
+        })??;
+        let opened = Arc::new(opened);
+        link.0 = Some(opened.clone());
+        Ok(opened)
+    }
+
+    /// The connection, unless it is lost.
+    async fn open_link(&self) -> Option<Arc<Link>> {
+        self.link.lock().await.0.clone().filter(|link| link.is_alive())
+    }
+}
+
+#[async_trait]
+impl DeviceNetwork for Mqtt {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn connect(&self) -> Result<(), BrokerError> {
+        self.link().await.map(drop)
+    }
+
+    async fn publish(&self, messages: &[DeviceCommand]) -> Vec<Result<(), BrokerError>> {
+        let link = match self.link().await {
+            Ok(link) => link,
+            Err(error) => return messages.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut waiting = Vec::with_capacity(messages.len());
+        for message in messages {
+            waiting.push(match check(message) {
+                Ok(()) => link.publish(message).await,
+                Err(error) => Err(error),
+            });
+        }
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for published in waiting {
+            outcomes.push(match published {
+                Ok(acknowledged) => match timeout(ANSWER_TIMEOUT, acknowledged).await {
+                    Ok(Ok(answer)) => answer,
+                    Ok(Err(_)) => Err(link.error()),
+                    Err(_) => {
+                        link.close();
+                        Err(BrokerError::Unreachable("it acknowledges nothing".to_owned()))
+                    }
+                },
+                Err(error) => Err(error),
+            });
+        }
+        outcomes
+    }
+
+    async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError> {
+        self.link().await?.receive(max, wait).await
+    }
+
+    async fn acknowledge(&self, receipts: &[u64]) -> Result<(), BrokerError> {
+        // After a lost connection all of them come again.
+        let Some(link) = self.open_link().await else { return Ok(()) };
+        link.acknowledge(receipts).await
+    }
+
+    async fn refresh(&self) -> Result<(), BrokerError> {
+        self.link().await?.subscribe(&self.settings).await
+    }
+
+    async fn disconnect(&self) {
+        if let Some(link) = self.link.lock().await.0.take() {
+            link.end().await;
+        }
+    }
+}
+
+/// Checks a message to publish.
+fn check(message: &DeviceCommand) -> Result<(), BrokerError> {
+    if message.topic.is_empty() || message.topic.contains(['+', '#', '\0']) {
+        return Err(BrokerError::Invalid(format!("{:?} is not a topic to publish to", message.topic)));
+    }
+    if message.payload.len() > PAYLOAD_BYTES_MAX {
+        return Err(BrokerError::TooLarge { bytes: message.payload.len(), limit: PAYLOAD_BYTES_MAX });
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! Commands in lanes that run side by side: those of a lane one after the other. For commands that wait more than they compute.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context as _, ensure};
+
+/// A command with a name for people.
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) command: Command,
+}
+
+/// Runs all lanes to their ends. The output of each job is printed as a whole when the job has ended. A job that fails does not
+/// stop the others.
+///
+/// # Errors
+/// When a job failed; the message names all of them.
+pub(crate) fn run(lanes: Vec<Vec<Job>>) -> anyhow::Result<()> {
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for lane in lanes {
+            scope.spawn(|| {
+                for job in lane {
+                    let name = job.name.clone();
+                    if let Err(error) = run_one(job) {
+                        println!("--- {name}: {error:#}");
+                        failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+fn run_one(job: Job) -> anyhow::Result<()> {
+    let Job { name, mut command } = job;
+    let begun = Instant::now();
+    let output = tempfile::NamedTempFile::new().context("cannot make a file for the output")?;
+    let file: &File = output.as_file();
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(file.try_clone()?)
+        .stderr(file.try_clone()?)
+        .status()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    // The lock keeps the output of a job together.
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "\n--- {name}")?;
+    io::copy(&mut File::open(output.path())?, &mut stdout)?;
+    writeln!(stdout, "--- {name}: {status} after {:.1} s", begun.elapsed().as_secs_f64())?;
+    drop(stdout);
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job { name: name.to_owned(), command }
+    }
+
+    #[test]
+    fn lanes_run_side_by_side_and_failures_are_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let there = folder.path().join("there");
+        // The first lane ends only if the second one runs meanwhile.
+        let waits = format!(
+            "for i in $(seq 600); do [ -e {0} ] && exit 0; sleep 0.05; done; exit 1",
+            there.display()
+        );
+        let lanes = vec![
+            vec![shell("waits", &waits)],
+            vec![shell("fails", "exit 3"), shell("makes", &format!("touch {}", there.display()))],
+        ];
+        assert_eq!(run(lanes).unwrap_err().to_string(), "failed: fails");
+    }
+}

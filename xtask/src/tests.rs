@@ -1,0 +1,67 @@
+//! The tests of the workspace: compiled at once, then run one program after the other.
+//!
+//! Not side by side: with the tests of brokers beside the others, clusters of servers took longer than tests wait for them.
+
+use std::{collections::BTreeMap, path::PathBuf, process::Command};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use crate::{
+    lanes::{self, Job},
+    metadata::Metadata,
+    workspace::Workspace,
+};
+
+/// What Cargo reports about a target that it compiled.
+#[derive(Debug, Deserialize)]
+struct Artifact {
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Compiles and runs all tests, those in documentation included.
+pub(crate) fn check(workspace: &Workspace, features: &str) -> anyhow::Result<()> {
+    let what = ["--locked", "--workspace", "--features", features];
+    let compiled = workspace.output_shown(
+        "cargo",
+        &[&["test", "--no-run", "--message-format", "json-render-diagnostics"], &what[..]].concat(),
+    )?;
+    let metadata = Metadata::load(workspace)?;
+    let packages: BTreeMap<PathBuf, &str> =
+        metadata.members().map(|package| (package.manifest().to_owned(), package.name.as_str())).collect();
+    let mut jobs = Vec::new();
+    for line in compiled.lines() {
+        let Ok(artifact) = serde_json::from_str::<Artifact>(line) else { continue };
+        let (Some(manifest), Some(target), Some(program)) =
+            (artifact.manifest_path, artifact.target, artifact.executable)
+        else {
+            continue;
+        };
+        if artifact.profile.is_none_or(|profile| !profile.test) {
+            continue;
+        }
+        let package = packages.get(&manifest).copied().unwrap_or_default();
+        let folder = manifest.parent().context("a manifest is in a folder")?;
+        let mut command = Command::new(program);
+        // As Cargo does.
+        command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+        workspace.note_skips_of(&mut command);
+        jobs.push(Job { name: format!("tests of {package}: {}", target.name), command });
+    }
+    let doc = workspace.command("cargo", &[&["test", "--doc"], &what[..]].concat());
+    jobs.push(Job { name: "tests in documentation".to_owned(), command: doc });
+    lanes::run(vec![jobs])
+}
