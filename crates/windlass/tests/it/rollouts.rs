@@ -15,8 +15,8 @@ flow: update
 steps: [{ name: install, run: m.install, rollback: m.echo }]
 ";
 
-/// A device whose name contains `bad` fails.
-const INSTALL: &str = "read -r document; case \"$document\" in *bad*) exit 7;; esac; echo '{}'";
+/// A device whose name contains `-bad-` fails. Ids of tasks, which the document has too, cannot contain that.
+const INSTALL: &str = "read -r document; case \"$document\" in *-bad-*) exit 7;; esac; echo '{}'";
 
 /// Declares devices with these names, all of one site.
 fn declare(site: &Site, names: impl Iterator<Item = String>) {

@@ -49,17 +49,32 @@ impl Classic<'_> {
     }
 
     /// Locks the leader key. Returns its session.
+    ///
+    /// It asks for the key only when nobody holds it: a request that Consul works on while the session of the leader ends
+    /// gets the key without the lock-delay.
     fn lead(&self) -> Option<String> {
         let session = self.session();
         let key = self.list.leader_key();
-        while self.put(&format!("kv/{key}?acquire={session}"), "classic") != "true" {
+        loop {
+            self.put(&format!("session/renew/{session}"), "");
+            if self.is_free(&key) && self.put(&format!("kv/{key}?acquire={session}"), "classic") == "true" {
+                return Some(session);
+            }
             if self.ends.load(Ordering::SeqCst) {
                 return None;
             }
-            self.put(&format!("session/renew/{session}"), "");
             thread::sleep(Duration::from_millis(50));
         }
-        Some(session)
+    }
+
+    /// Whether no session holds this key. Waits up to a second for that.
+    fn is_free(&self, key: &str) -> bool {
+        let read = |rest: &str| {
+            let answer = self.list.consul.ask("GET", &format!("/v1/kv/{key}{rest}"), "").ok()?;
+            let entry: Value = serde_json::from_str(&answer).ok()?;
+            entry[0]["Session"].is_string().then(|| entry[0]["ModifyIndex"].clone())
+        };
+        read("").is_none_or(|held| read(&format!("?index={held}&wait=1s")).is_none())
     }
 
     fn session(&self) -> String {
