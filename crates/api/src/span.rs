@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Span {
 impl PartialSchema for Span {
     fn schema() -> utoipa::openapi::RefOr<schema::Schema> {
         schema::ObjectBuilder::new()
-            .schema_type(schema::Type::String)
+            .schema_type(schema::SchemaType::from_iter([schema::Type::String, schema::Type::Number]))
             .description(Some("A duration such as 250ms, 30s, 5m, 1h30m or 2d; a number means seconds."))
             .examples([serde_json::json!("5m")])
             .into()

@@ -1,6 +1,8 @@
 //! Settings of the server. Flags override environment variables, which override the file, which overrides
 //! defaults.
 
+pub(crate) mod variables;
+
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
@@ -23,6 +25,7 @@ use crate::{
     task_list::{self, TaskListSection, TaskListSettings},
     wire::StoreUrl,
 };
+use variables::Variable;
 
 /// The default address.
 pub(crate) const LISTEN_DEFAULT: SocketAddr =
@@ -84,6 +87,31 @@ pub(crate) struct ConfigFile {
     pub(crate) devices: Option<DevicesSection>,
 }
 
+impl ConfigFile {
+    /// Reads the file, if there is one, and sets the keys that variables name.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a setting is invalid.
+    fn load(file: Option<&Path>, variables: &[Variable]) -> anyhow::Result<Self> {
+        let text = match file {
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the configuration file {}", path.display()))?,
+            None => String::new(),
+        };
+        let in_file = || format!("in the configuration file {}", file.unwrap_or(Path::new("")).display());
+        if variables.is_empty() {
+            return toml::from_str(&text).map_err(|error| without_source(&error, &text)).with_context(in_file);
+        }
+        let mut table: toml::Table =
+            toml::from_str(&text).map_err(|error| without_source(&error, &text)).with_context(in_file)?;
+        variables::set(&mut table, variables)?;
+        serde_path_to_error::deserialize(table).map_err(|error| {
+            let key = error.path().to_string();
+            anyhow::anyhow!("`{key}`, from the configuration file or its variable: {}", error.into_inner().message())
+        })
+    }
+}
+
 /// The section `[server]`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,11 +153,13 @@ pub(crate) struct Given {
     pub(crate) server: ServerSection,
     /// Those of the section `[access]`.
     pub(crate) access: AccessSection,
+    /// Variables that set other keys of the file.
+    pub(crate) variables: Vec<Variable>,
 }
 
 impl From<ServerSection> for Given {
     fn from(server: ServerSection) -> Self {
-        Self { server, access: AccessSection::default() }
+        Self { server, ..Self::default() }
     }
 }
 
@@ -196,21 +226,16 @@ impl ServerConfig {
     /// # Errors
     /// When the file cannot be read or a setting is invalid.
     pub(crate) fn load(given: impl Into<Given>, file: Option<&Path>) -> anyhow::Result<Self> {
-        let Given { server: given, access } = given.into();
-        let file: ConfigFile = match file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-                toml::from_str(&text)
-                    .map_err(|error| without_source(&error, &text))
-                    .with_context(|| format!("in the configuration file {}", path.display()))?
-            }
-            None => ConfigFile::default(),
+        let Given { server: given, access, variables } = given.into();
+        let file = ConfigFile::load(file, &variables)?;
+        let place = if variables.is_empty() {
+            "in the configuration file"
+        } else {
+            "in the configuration file, or in the variables with `__` that set its keys"
         };
-        let brokers =
-            brokers::read(file.queues, file.intake, file.events).context("in the configuration file")?;
-        let task_lists = task_list::read(file.task_list).context("in the configuration file")?;
-        let devices = devices::read(file.devices).context("in the configuration file")?;
+        let brokers = brokers::read(file.queues, file.intake, file.events).context(place)?;
+        let task_lists = task_list::read(file.task_list).context(place)?;
+        let devices = devices::read(file.devices).context(place)?;
         let access = AccessConfig::of(access, file.access)?;
         let file = file.server;
         let keep = Retention::default();
@@ -357,6 +382,23 @@ mod tests {
         assert_eq!((retention.tasks, retention.logs), (Millis(90 * 86_400_000), Millis(60_000)));
         let config = ServerConfig::load(ServerSection::default(), None).unwrap();
         assert_eq!((config.listen, config.store.to_string()), (LISTEN_DEFAULT, STORE_DEFAULT.to_owned()));
+    }
+
+    #[test]
+    fn variables_set_what_the_file_may_set_and_mistakes_in_them_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("windlass.toml");
+        std::fs::write(&path, "[queues.mysql]\nqueue = \"steps\"\n").unwrap();
+        let load = |name: &str, value: &str| {
+            let given = Given { variables: vec![Variable::new(name, value)], ..Given::default() };
+            ServerConfig::load(given, Some(&path)).map_err(|error| format!("{error:#}"))
+        };
+        let config = load("WINDLASS_QUEUES__mysql__BROKER", "redis://h:1").unwrap().to_toml().unwrap();
+        assert!(config.contains("[queues.mysql]") && config.contains("steps"), "{config}");
+        let error = load("WINDLASS_QUEUES__mysql__BROKERS", "amqp://me:secret@h").unwrap_err();
+        assert!(error.contains("queues.mysql") && error.contains("brokers") && !error.contains("secret"), "{error}");
+        let error = load("WINDLASS_NOWHERE__KEY", "1").unwrap_err();
+        assert!(error.contains("nowhere"), "{error}");
     }
 
     #[test]

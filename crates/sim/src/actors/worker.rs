@@ -41,9 +41,12 @@ struct State {
     /// The number of the newest poll, and the slots that it offers while it is open.
     newest_poll: u64,
     offered: Option<u32>,
+    open_polls: BTreeSet<u64>,
     /// Whether polls were open at several servers at once: then attempts may arrive for more slots than are
-    /// free.
+    /// free, or arrive twice.
     has_overlapped: bool,
+    /// Attempts whose last report was answered since then, with the newest poll at that time.
+    settled: BTreeMap<String, u64>,
     server: usize,
     runs: BTreeMap<String, Run>,
     /// Unsent reports, by token.
@@ -119,14 +122,14 @@ impl Worker {
     /// Like the client library: opens another poll if the newest one is at another server and offers too
     /// little.
     fn poll_beside(self: &Rc<Self>, newest_heard: Option<u64>, newest_sent: u64) {
-        let mut state = self.state.borrow_mut();
+        let state = self.state.borrow();
         let is_elsewhere = newest_heard.is_some_and(|heard| heard < newest_sent);
         let offers_less = state.offered.is_some_and(|offered| offered < self.free(state.runs.len()));
         if !(self.config.attached && is_elsewhere && offers_less) {
             return;
         }
         self.world.count("poll beside another");
-        state.has_overlapped = true;
+        drop(state);
         let worker = self.clone();
         self.world.spawn(Host::Worker(self.index), async move {
             let timeout = worker.poll_timeout();
@@ -219,9 +222,13 @@ impl Worker {
         let called = world.call(Host::Worker(self.index), server, polls, Rc::new(serve));
         let answered: Option<Result<Result<ExchangeAnswer, EngineError>, Broken>> =
             world.at_most(timeout, called).await;
-        if polls && self.state.borrow().newest_poll == seq {
-            self.state.borrow_mut().offered = None;
-            self.poll_ended.set();
+        if polls {
+            let mut state = self.state.borrow_mut();
+            state.open_polls.remove(&seq);
+            if state.newest_poll == seq {
+                state.offered = None;
+                self.poll_ended.set();
+            }
         }
         let answer = answered?.ok()?.ok()?;
         self.state.borrow_mut().lease.renew(sent_at, answer.lease);
@@ -236,7 +243,10 @@ impl Worker {
         // is free.
         let free = self.free(state.runs.len());
         if polls {
-            (state.newest_poll, state.offered) = (state.seq, Some(free));
+            let seq = state.seq;
+            state.has_overlapped |= !state.open_polls.is_empty();
+            state.open_polls.insert(seq);
+            (state.newest_poll, state.offered) = (seq, Some(free));
         }
         let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
@@ -304,12 +314,18 @@ impl Worker {
         for attempt in answer.attempts {
             self.begin(attempt);
         }
+        // No answer can bring attempts that were settled before the oldest open poll was made.
+        let mut state = self.state.borrow_mut();
+        let oldest_poll = state.open_polls.first().copied().unwrap_or(state.newest_poll + 1);
+        state.settled.retain(|_, newest_poll| *newest_poll >= oldest_poll);
     }
 
     fn begin(self: &Rc<Self>, attempt: HandedOut) {
         let (known, excess) = {
             let state = self.state.borrow();
-            let known = state.runs.contains_key(&attempt.token) || state.outbox.contains_key(&attempt.token);
+            let known = state.runs.contains_key(&attempt.token)
+                || state.outbox.contains_key(&attempt.token)
+                || state.settled.contains_key(&attempt.token);
             (known, state.has_overlapped && self.free(state.runs.len()) == 0)
         };
         if known {
@@ -390,6 +406,10 @@ impl Worker {
             outgoing.reports.remove(0);
             if outgoing.reports.is_empty() {
                 state.outbox.remove(&sent.token);
+                if state.has_overlapped {
+                    let newest_poll = state.newest_poll;
+                    state.settled.insert(sent.token.clone(), newest_poll);
+                }
             }
         }
     }

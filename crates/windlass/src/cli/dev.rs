@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::{exit::Exit, logging, signals};
+use super::{exit::Exit, logging::LogArgs, signals};
 use crate::{
     config::{ServerConfig, ServerSection, parse_listen},
     dev,
@@ -34,6 +34,9 @@ pub(crate) struct DevArgs {
         default_value = "sqlite:windlass.db"
     )]
     pub(crate) store: String,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl DevArgs {
@@ -43,7 +46,7 @@ impl DevArgs {
             ServerSection { listen: Some(self.listen), store: Some(self.store), ..ServerSection::default() };
         let config = ServerConfig::load(given, None)?;
         config.check_address(false)?;
-        logging::start();
+        self.log.start()?;
         dev::run(&config, self.flows, self.modules, signals::shutdown()?).await?;
         Ok(Exit::Done)
     }

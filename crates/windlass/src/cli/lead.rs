@@ -17,7 +17,7 @@ use super::{
     connection::ConnectionArgs,
     coordinator::{CampaignArgs, CoordinatorArgs, VARIABLES},
     exit::{Exit, UsageError},
-    logging,
+    logging::LogArgs,
     output::table::Table,
     signals::StopSignals,
 };
@@ -41,6 +41,9 @@ pub(crate) struct LeadArgs {
     /// When leadership is lost, stand by and run the command again when elected, in place of exiting with 12
     #[arg(long)]
     restart: bool,
+
+    #[command(flatten)]
+    log: LogArgs,
 
     /// The command, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -69,7 +72,7 @@ impl LeadArgs {
             let program = program.display();
             return Err(UsageError(format!("cannot run {program}: there is no such command")).into());
         }
-        logging::start();
+        self.log.start()?;
         let signals = StopSignals::listen()?;
         let withheld = VARIABLES.map(OsString::from).to_vec();
         let arguments = words.collect();

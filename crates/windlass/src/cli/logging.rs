@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _};
 
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
     Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
@@ -13,21 +15,49 @@ const FILTER_VARIABLE: &str = "WINDLASS_LOG";
 /// The default filter: lines of level `info` and above.
 const DEFAULT: LevelFilter = LevelFilter::INFO;
 
-/// Starts logging to standard error, filtered by `WINDLASS_LOG`. An invalid filter is reported there.
-pub(crate) fn start() {
-    let wanted = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
-    let parsed = wanted.as_deref().map(str::parse::<Targets>).transpose();
-    let filter = match &parsed {
-        Ok(Some(filter)) => filter.clone(),
-        Ok(None) | Err(_) => Targets::new().with_default(DEFAULT),
-    };
-    let color =
-        io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines = fmt::layer().with_writer(io::stderr).with_ansi(color).with_filter(without_payloads(filter));
-    tracing_subscriber::registry().with(lines).init();
-    if let Err(error) = parsed {
-        tracing::warn!(%error, "{FILTER_VARIABLE} is ignored: write LEVEL or TARGET=LEVEL, separated by commas");
+/// Options of the commands that write a log, which goes to standard error.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LogArgs {
+    /// Format of the log on standard error; the variable WINDLASS_LOG filters it by level
+    #[arg(long, value_name = "FORMAT", env = "WINDLASS_LOG_FORMAT", default_value = "text")]
+    log_format: LogFormat,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl LogArgs {
+    /// Starts logging to standard error, filtered by `WINDLASS_LOG`.
+    ///
+    /// # Errors
+    /// When the filter is invalid.
+    pub(crate) fn start(&self) -> anyhow::Result<()> {
+        let wanted = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
+        let filter = match wanted {
+            Some(text) => text.parse::<Targets>().with_context(|| {
+                format!("{FILTER_VARIABLE} is \"{text}\": write LEVEL or TARGET=LEVEL, separated by commas, such as debug or info,windlass=trace")
+            })?,
+            None => Targets::new().with_default(DEFAULT),
+        };
+        let filter = without_payloads(filter);
+        let lines = fmt::layer().with_writer(io::stderr);
+        let lines = match self.log_format {
+            LogFormat::Text => lines.with_ansi(is_colored()).with_filter(filter).boxed(),
+            LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
+        };
+        tracing_subscriber::registry().with(lines).init();
+        Ok(())
     }
+}
+
+fn is_colored() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Turns off a library that logs whole messages.

@@ -5,9 +5,9 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 use windlass_api::Span;
 
-use super::{exit::Exit, logging, signals};
+use super::{exit::Exit, logging::LogArgs, signals};
 use crate::{
-    config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen},
+    config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen, variables},
     server::Server,
 };
 
@@ -71,6 +71,9 @@ pub(crate) struct ServerArgs {
     /// Print the effective settings, without secrets, and exit
     #[arg(long)]
     pub(crate) print_config: bool,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl ServerArgs {
@@ -87,13 +90,14 @@ impl ServerArgs {
             resident_mib: self.resident_mib,
         };
         let access = AccessSection { tokens: self.require_tokens, admin_token_file: self.admin_token_file };
-        let config = ServerConfig::load(Given { server, access }, self.config.as_deref())?;
+        let given = Given { server, access, variables: variables::of_process()? };
+        let config = ServerConfig::load(given, self.config.as_deref())?;
         if self.print_config {
             print!("{}", config.to_toml()?);
             return Ok(Exit::Done);
         }
         config.check_address(self.insecure)?;
-        logging::start();
+        self.log.start()?;
         let shutdown = signals::shutdown()?;
         let server = Server::open(&config).await?;
         if !self.trust_clock {

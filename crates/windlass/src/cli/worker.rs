@@ -9,7 +9,8 @@ use super::{
     connection::{ConnectionArgs, SERVER_DEFAULT, read_secret},
     coordinator::{CoordinatorArgs, LEASE_DEFAULT, campaign},
     exit::Exit,
-    logging, signals,
+    logging::LogArgs,
+    signals,
 };
 use crate::{
     brokers::RESULTS_DEFAULT,
@@ -69,6 +70,9 @@ pub(crate) struct WorkerArgs {
 
     #[command(flatten)]
     coordinator: CoordinatorArgs,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 fn parse_queue(text: &str) -> Result<(String, String), String> {
@@ -97,7 +101,7 @@ impl WorkerArgs {
             anyhow::Ok(Exclusive { coordinator, campaign })
         });
         let exclusive = exclusive.transpose()?;
-        logging::start();
+        self.log.start()?;
         if exclusive.is_none() && self.coordinator.is_given() {
             tracing::warn!("without --exclusive the coordinator is not used: this worker always works");
         }

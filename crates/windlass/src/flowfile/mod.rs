@@ -31,6 +31,7 @@ mod refusals;
 #[cfg(test)]
 mod refusals_of_graphs;
 mod rollout;
+mod schema;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use error::FlowError;
 pub(crate) use fields::nearest;
 pub use format::Format;
 pub use rollout::read_rollouts;
+pub use schema::schema;
 pub use source::{FILE_BYTES_MAX, Source, read};
 pub use trigger::read_triggers;
 pub use warnings::warnings;

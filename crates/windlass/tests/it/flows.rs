@@ -2,8 +2,11 @@
 
 use std::{
     io::{BufRead as _, BufReader},
+    path::Path,
     process::{Command, Stdio},
 };
+
+use serde_json::{Value, json};
 
 use super::site::{PROGRAM, Site, text};
 
@@ -112,4 +115,71 @@ fn a_file_that_cannot_be_applied_keeps_dev_from_nothing_else() {
     dev.kill().unwrap();
     dev.wait().unwrap();
     assert_eq!(lines.get(1).map(String::as_str), Some("applied flow good version 1"), "{lines:?}");
+}
+
+#[test]
+fn the_schema_for_editors_is_the_one_in_the_reference() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/flow.schema.json");
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let printed = Command::new(PROGRAM).args(["flow", "schema"]).output().unwrap();
+    assert!(
+        kept == text(&printed.stdout),
+        "write it anew with `windlass flow schema > docs/reference/flow.schema.json`"
+    );
+}
+
+#[test]
+fn flow_files_are_as_the_schema_for_editors_says_and_mistakes_are_not() {
+    let schema: Value = serde_json::from_str(&windlass::flowfile::schema()).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = vec![];
+    for folder in ["crates/windlass/tests/flowfiles", "examples"] {
+        files_below(&root.join(folder), &mut files);
+    }
+    let mut flows = 0;
+    for file in files {
+        for flow in serde_saphyr::from_multiple::<Value>(&std::fs::read_to_string(&file).unwrap()).unwrap() {
+            // Folders have other documents beside flows.
+            if flow.get("flow").is_some() && flow.get("steps").is_some() {
+                let errors: Vec<_> = schema.iter_errors(&flow).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{}: {errors:?}", file.display());
+                flows += 1;
+            }
+        }
+    }
+    assert!(flows >= 15, "{flows} flows");
+    let step = json!({ "name": "one", "run": "m.echo" });
+    let with = |key: &str, value: Value| {
+        let mut step = step.clone();
+        step[key] = value;
+        json!({ "flow": "f", "steps": [step] })
+    };
+    assert!(schema.is_valid(&with("timeout", json!(90))), "a number of seconds");
+    for mistake in [
+        json!({ "steps": [step] }),
+        json!({ "flow": "f" }),
+        json!({ "flow": "f", "steps": [step], "on_failure": "stop" }),
+        json!({ "flow": "f", "steps": [step], "stepps": [] }),
+        with("timeuot", json!("5m")),
+        with("timeout", json!(true)),
+        with("retry", json!({ "max": 3, "every": "1s" })),
+        with("on_partial", json!("most")),
+        with("parallel", json!(-1)),
+        with("name", Value::Null),
+    ] {
+        assert!(!schema.is_valid(&mistake), "{mistake}");
+    }
+}
+
+/// Files in YAML below a folder.
+fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files_below(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+            files.push(path);
+        }
+    }
 }

@@ -15,7 +15,7 @@ use windlass_store::{
 
 use super::{
     CATCH_UP_MAX, DeviceKeeper, KEPT_BYTES_MAX, RECEIVE_WAIT, ROUND_MAX, STANDBY_PAUSE, State, device_of,
-    entry, has_device,
+    entry, fence_of_device,
 };
 use crate::{EngineError, ReportStatus, Said, WorkerReport, services::leading::Led};
 
@@ -272,11 +272,11 @@ fn job_of(
     });
     let running: Vec<_> = jobs.into_iter().filter(|(_, act)| act.state == ActState::Ready).collect();
     // A device has one job at a time, because the step holds its lock. Another one goes on if an operator has unlocked the
-    // device.
+    // device: then the newest fence has it.
     let named = addressed.answer.attempt;
     let is_named = |(key, act): &&(ActKey, &Act)| Some(task.job_number(*key, act.attempt)) == named;
-    let held = || running.iter().find(|(key, _)| has_device(task, *key)).or(running.first());
-    let job = running.iter().find(is_named).or_else(held);
+    let newest = || running.iter().rev().max_by_key(|(key, _)| fence_of_device(task, *key));
+    let job = running.iter().find(is_named).or_else(newest);
     let (key, act) = *job.ok_or((none, "the task has no running job of this device"))?;
     let id = AttemptId { key, attempt: act.attempt, ..none };
     let number = match is_planted(Bug::AnswerOfAnotherAttempt) {

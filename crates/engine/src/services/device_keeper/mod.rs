@@ -379,8 +379,14 @@ impl DeviceKeeper {
 
 /// Whether the step still has the lock of its device. An operator may have given the device to another task.
 fn has_device(task: &Task, key: ActKey) -> bool {
+    fence_of_device(task, key).is_some()
+}
+
+/// The fence under which the step still has the lock of its device.
+fn fence_of_device(task: &Task, key: ActKey) -> Option<u64> {
     let locks = task.act(key).map_or(&[][..], |act| act.locks());
-    locks.iter().any(|lock| lock.is_held() && device_of_lock(&lock.name).is_some())
+    let lock = locks.iter().find(|lock| lock.is_held() && device_of_lock(&lock.name).is_some())?;
+    lock.fence
 }
 
 /// What is published: the arguments, and what the answer must name.

@@ -9,7 +9,7 @@ use windlass_store::Change;
 use super::{Invariant, broken, device_of, job_of, runs};
 use crate::{
     judge::{Seen, Violation},
-    stores::{Answered, MqttEvent},
+    stores::{Answered, MqttEvent, Published},
     truth::{Known, Truth},
     world::World,
 };
@@ -29,6 +29,9 @@ struct Job {
     task: TaskId,
     key: ActKey,
     attempt: u32,
+    /// Whether another job of the task ran on the device at the same time, after an operator had unlocked it. An answer
+    /// without `attempt` may be about either.
+    is_beside: bool,
 }
 
 impl Invariant for Answers {
@@ -36,7 +39,7 @@ impl Invariant for Answers {
         match seen {
             Seen::Mqtt(MqttEvent::Published(published)) => {
                 if let Some((key, attempt)) = job_of(published, truth) {
-                    self.jobs.insert(published.number, Job { task: published.task, key, attempt });
+                    self.published(published, key, attempt, truth);
                 }
                 Ok(())
             }
@@ -55,11 +58,28 @@ impl Invariant for Answers {
 }
 
 impl Answers {
+    fn published(&mut self, published: &Published, key: ActKey, attempt: u32, truth: &Truth) {
+        let task = published.task;
+        let mut is_beside = false;
+        if let Some(known) = truth.tasks.get(&task) {
+            let device = device_of(&known.task, key);
+            let others = self.jobs.values_mut().filter(|job| job.task == task && (job.key, job.attempt) != (key, attempt));
+            for job in others.filter(|job| runs(&known.task, job.key, job.attempt)) {
+                if device_of(&known.task, job.key) == device {
+                    (job.is_beside, is_beside) = (true, true);
+                }
+            }
+        }
+        self.jobs.insert(published.number, Job { task, key, attempt, is_beside });
+    }
+
     /// The job of an answer has ended on disk when the answer is acknowledged.
     fn acknowledged(&self, number: u64, truth: &Truth, world: &World) -> Result<(), Violation> {
-        let Some(job) = self.answers.get(&number).and_then(|answer| self.jobs.get(&answer.job?)) else {
+        let Some(answer) = self.answers.get(&number) else { return Ok(()) };
+        let Some(job) = answer.job.and_then(|job| self.jobs.get(&job)) else { return Ok(()) };
+        if job.is_beside && answer.attempt.is_none() {
             return Ok(());
-        };
+        }
         let Some(known) = truth.tasks.get(&job.task).filter(|_| !truth.is_damaged(job.task)) else {
             return Ok(());
         };

@@ -15,9 +15,12 @@ use super::{
     exit::Exit,
     output::Style,
 };
-use crate::cli::output::{
-    table::{Cell, Color, Table},
-    time::age,
+use crate::{
+    cli::output::{
+        table::{Cell, Color, Table},
+        time::age,
+    },
+    flowfile,
 };
 use check::read_files;
 
@@ -47,6 +50,8 @@ pub(crate) enum FlowCommand {
         #[arg(long, value_name = "DIR")]
         modules: Vec<PathBuf>,
     },
+    /// Print the JSON Schema of a flow, for editors; needs no server
+    Schema,
     /// Show the changes that applying files would make, or the changes between two versions; exits with 1 if
     /// flows differ
     Diff {
@@ -90,6 +95,10 @@ impl FlowCommand {
     pub(crate) async fn run(self, connection: &ConnectionArgs) -> anyhow::Result<Exit> {
         match self {
             Self::Check { files, modules } => check::run(&files.files, &modules, &connection.output()),
+            Self::Schema => {
+                super::output::write(&flowfile::schema())?;
+                Ok(Exit::Done)
+            }
             Self::Apply(FilesArg { files }) => apply(&files, &connection.open()?).await,
             Self::List { all } => list(all, &connection.open()?).await,
             Self::Diff { names } => diff::run(&names, &connection.open()?).await,
