@@ -10,9 +10,20 @@ const PRODUCTS: &[(&str, &str, &str)] = &[
     ("etcd", "etcd", "etcd"),
     ("ZooKeeper", "zookeeper", "zookeeper"),
     ("Windlass", "http", "windlass"),
+    ("Windlass", "https", "windlass"),
 ];
 
-/// Makes the coordinator of a URL: `consul://`, `etcd://`, `zookeeper://` or, for a Windlass server, `http://`, with one
+/// How a Windlass server is called. The other coordinators get nothing of it.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// The access token.
+    pub token: Option<String>,
+    /// Files for TLS.
+    #[cfg(feature = "windlass")]
+    pub tls: windlass_tls::ClientFiles,
+}
+
+/// Makes the coordinator of a URL: `consul://`, `etcd://`, `zookeeper://` or, for a Windlass server, `http://` or `https://`, with one
 /// or more addresses (`etcd://a:2379,b:2379`). Two URLs with a blank between them, the second one of a Windlass server, are
 /// a coordinator that chooses and a server that confirms ([`Confirmed`](crate::Confirmed)). Does not connect yet.
 ///
@@ -20,20 +31,20 @@ const PRODUCTS: &[(&str, &str, &str)] = &[
 /// When the scheme is unknown, or its product is not in this build. The error does not contain the URL, which
 /// may contain a password.
 pub fn connect(url: &str) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
-    connect_with_token(url, None)
+    connect_with(url, &Access::default())
 }
 
-/// The same with an access token for a Windlass server. The other coordinators do not get it.
+/// The same with what a Windlass server asks for.
 ///
 /// # Errors
-/// As [`connect`], and when the token has characters that a header cannot have.
-pub fn connect_with_token(url: &str, token: Option<&str>) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
+/// As [`connect`], and when the token has characters that a header cannot have, or a file cannot be used.
+pub fn connect_with(url: &str, access: &Access) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
     match url.trim().split_once(' ') {
-        None => connect_one(url, token),
+        None => connect_one(url, access),
         #[cfg(feature = "windlass")]
         Some((chooser, server)) => {
-            let server = crate::Windlass::new(server.trim_start())?.with_token(token)?;
-            Ok(Arc::new(crate::Confirmed::new(connect_one(chooser, None)?, server)))
+            let server = crate::Windlass::with(server.trim_start(), access)?;
+            Ok(Arc::new(crate::Confirmed::new(connect_one(chooser, access)?, server)))
         }
         #[cfg(not(feature = "windlass"))]
         Some(_) => Err(CoordinatorError::Invalid(
@@ -43,7 +54,7 @@ pub fn connect_with_token(url: &str, token: Option<&str>) -> Result<Arc<dyn Coor
     }
 }
 
-fn connect_one(url: &str, token: Option<&str>) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
+fn connect_one(url: &str, access: &Access) -> Result<Arc<dyn Coordinator>, CoordinatorError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let product = PRODUCTS.iter().find(|(_, of, _)| *of == scheme);
     let Some((name, _, feature)) = product else {
@@ -54,14 +65,15 @@ fn connect_one(url: &str, token: Option<&str>) -> Result<Arc<dyn Coordinator>, C
         )));
     };
     // Only for a server.
-    let _ = token;
+    #[cfg(not(feature = "windlass"))]
+    let _ = access;
     match *feature {
         #[cfg(feature = "consul")]
         "consul" => Ok(Arc::new(crate::Consul::new(url)?)),
         #[cfg(feature = "etcd")]
         "etcd" => Ok(Arc::new(crate::Etcd::new(url)?)),
         #[cfg(feature = "windlass")]
-        "windlass" => Ok(Arc::new(crate::Windlass::new(url)?.with_token(token)?)),
+        "windlass" => Ok(Arc::new(crate::Windlass::with(url, access)?)),
         #[cfg(feature = "zookeeper")]
         "zookeeper" => Ok(Arc::new(crate::ZooKeeper::new(url)?)),
         _ => Err(CoordinatorError::Invalid(format!(
@@ -76,9 +88,9 @@ mod tests {
 
     #[test]
     fn an_unknown_scheme_is_refused_with_the_known_ones() {
-        for url in ["", "etcd", "https://127.0.0.1:2379", "nacos://u:secret@127.0.0.1"] {
+        for url in ["", "etcd", "ftp://127.0.0.1:2379", "nacos://u:secret@127.0.0.1"] {
             let error = connect(url).err().unwrap().to_string();
-            assert!(error.contains("consul://, etcd://, zookeeper://, http://"), "{error}");
+            assert!(error.contains("consul://, etcd://, zookeeper://, http://, https://"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
     }

@@ -1,11 +1,15 @@
 //! Requests to one of several addresses.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use reqwest::{Client, Method, Response, StatusCode, header::HeaderMap};
+use windlass_tls::{ClientConfig, TlsError};
 
 use crate::CoordinatorError;
 
@@ -27,6 +31,7 @@ pub(crate) fn patience(lease: Duration) -> Duration {
 #[derive(Debug)]
 pub(crate) struct Http {
     client: Client,
+    scheme: &'static str,
     hosts: Vec<String>,
     /// The host that answered last.
     last: AtomicUsize,
@@ -64,15 +69,34 @@ impl Answer {
 
 impl Http {
     pub(crate) fn new(hosts: Vec<String>) -> Result<Self, CoordinatorError> {
+        Self::over("http", hosts, windlass_tls::config_without_roots())
+    }
+
+    /// The same with TLS.
+    #[cfg(feature = "windlass")]
+    pub(crate) fn with_tls(
+        hosts: Vec<String>,
+        files: &windlass_tls::ClientFiles,
+    ) -> Result<Self, CoordinatorError> {
+        Self::over("https", hosts, windlass_tls::client_config(files))
+    }
+
+    fn over(
+        scheme: &'static str,
+        hosts: Vec<String>,
+        config: Result<Arc<ClientConfig>, TlsError>,
+    ) -> Result<Self, CoordinatorError> {
+        let config = config.map_err(|error| CoordinatorError::Invalid(error.to_string()))?;
         let client = Client::builder()
             .user_agent(concat!("windlass-coordinators/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
             .http1_only()
+            .tls_backend_preconfigured(ClientConfig::clone(&config))
             .build()
             .map_err(|error| CoordinatorError::Invalid(format!("cannot set up an HTTP client: {error}")))?;
-        Ok(Self { client, hosts, last: AtomicUsize::new(0), answer_bytes_max: ANSWER_BYTES_MAX })
+        Ok(Self { client, scheme, hosts, last: AtomicUsize::new(0), answer_bytes_max: ANSWER_BYTES_MAX })
     }
 
     /// The same for answers of up to this length.
@@ -119,7 +143,7 @@ impl Http {
     }
 
     async fn send(&self, host: &str, request: &Request) -> Result<Response, String> {
-        let url = format!("http://{host}{}", request.path);
+        let url = format!("{}://{host}{}", self.scheme, request.path);
         let builder = self.client.request(request.method.clone(), url).headers(request.headers.clone());
         let response = builder.body(request.body.clone()).send().await.map_err(explain)?;
         let status = response.status();
@@ -166,7 +190,10 @@ pub(crate) fn explain(error: reqwest::Error) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    cause.to_string()
+    match windlass_tls::advice(&error) {
+        Some(advice) => format!("{cause}: {advice}"),
+        None => cause.to_string(),
+    }
 }
 
 /// The beginning of a body as text.

@@ -45,7 +45,7 @@ pub use bound::Bound;
 pub use campaign::{Campaign, Leader};
 #[cfg(feature = "windlass")]
 pub use confirmed::Confirmed;
-pub use connect::{connect, connect_with_token};
+pub use connect::{Access, connect, connect_with};
 #[cfg(feature = "consul")]
 pub use consul::{Consul, Kv, KvChange, KvCommitted, KvEntry, KvList};
 pub use error::CoordinatorError;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use windlass_api::Span;
 use windlass_core::Millis;
 use windlass_store::{Retention, resident::BodyPolicy};
+use windlass_tls::{Identity, ServerFiles};
 
 use crate::{
     brokers::{self, BrokerSettings, EventsSection, EventsSettings, IntakeSection, QueueSection},
@@ -100,14 +101,19 @@ impl ConfigFile {
         };
         let in_file = || format!("in the configuration file {}", file.unwrap_or(Path::new("")).display());
         if variables.is_empty() {
-            return toml::from_str(&text).map_err(|error| without_source(&error, &text)).with_context(in_file);
+            return toml::from_str(&text)
+                .map_err(|error| without_source(&error, &text))
+                .with_context(in_file);
         }
         let mut table: toml::Table =
             toml::from_str(&text).map_err(|error| without_source(&error, &text)).with_context(in_file)?;
         variables::set(&mut table, variables)?;
         serde_path_to_error::deserialize(table).map_err(|error| {
             let key = error.path().to_string();
-            anyhow::anyhow!("`{key}`, from the configuration file or its variable: {}", error.into_inner().message())
+            anyhow::anyhow!(
+                "`{key}`, from the configuration file or its variable: {}",
+                error.into_inner().message()
+            )
         })
     }
 }
@@ -133,6 +139,15 @@ pub(crate) struct ServerSection {
     pub(crate) client_body_mib: Option<usize>,
     /// MiB of parameters and results of active tasks that are kept in memory; 0 = all of them.
     pub(crate) resident_mib: Option<u64>,
+    /// File with the certificate of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// File with the authorities that issue certificates of clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
 }
 
 /// The section `[access]`.
@@ -212,6 +227,8 @@ pub(crate) struct ServerConfig {
     pub(crate) clients: ClientLimits,
     /// The parameters and results of active tasks that are kept in memory, over a SQLite file.
     pub(crate) resident: BodyPolicy,
+    /// The files for TLS; none = connections are not encrypted.
+    pub(crate) tls: Option<ServerFiles>,
     /// The brokers.
     pub(crate) brokers: BrokerSettings,
     /// The task lists.
@@ -251,6 +268,11 @@ impl ServerConfig {
                 given.client_body_mib.or(file.client_body_mib),
             )?,
             resident: resident(given.resident_mib.or(file.resident_mib))?,
+            tls: tls(
+                given.tls_cert.or(file.tls_cert),
+                given.tls_key.or(file.tls_key),
+                given.tls_client_ca.or(file.tls_client_ca),
+            )?,
             brokers,
             task_lists,
             devices,
@@ -275,19 +297,32 @@ impl ServerConfig {
         }
     }
 
-    /// Refuses an address that other machines can reach, unless each request needs a token or `insecure` allows it.
+    /// What a server at an address that other machines can reach lacks to be safe there. Nothing at another address.
+    pub(crate) fn lacks(&self) -> Option<&'static str> {
+        match (self.access.tokens, self.tls.is_some()) {
+            _ if !self.is_reachable() => None,
+            (true, true) => None,
+            (false, true) => Some("the server asks for no tokens: give --require-tokens"),
+            (true, false) => Some("connections are not encrypted: give --tls-cert and --tls-key"),
+            (false, false) => Some(
+                "the server asks for no tokens and connections are not encrypted: give --require-tokens, --tls-cert and --tls-key",
+            ),
+        }
+    }
+
+    /// Refuses an address that other machines can reach, unless each request needs a token and TLS, or `insecure` allows it.
     ///
     /// # Errors
-    /// When other machines can reach the address, no token is needed, and `insecure` is not set.
+    /// When other machines can reach the address, something is missing, and `insecure` is not set.
     pub(crate) fn check_address(&self, insecure: bool) -> anyhow::Result<()> {
-        if !self.is_reachable() || self.access.tokens || insecure {
-            return Ok(());
+        match self.lacks() {
+            Some(lack) if !insecure => anyhow::bail!(
+                "{} can be reached by other machines, and {lack}; or listen on 127.0.0.1, or give --insecure if the network \
+                 itself keeps strangers out",
+                self.listen
+            ),
+            _ => Ok(()),
         }
-        anyhow::bail!(
-            "{} can be reached by other machines, and the server asks for no tokens: give --require-tokens, listen on \
-             127.0.0.1, or give --insecure if the network itself restricts access. This version has no TLS",
-            self.listen
-        )
     }
 
     /// Whether other machines can reach the address.
@@ -312,6 +347,9 @@ impl ServerConfig {
                 BodyPolicy::ALL => 0,
                 limited => limited.bytes_max >> 20,
             }),
+            tls_cert: self.tls.as_ref().map(|tls| tls.identity.certificate.clone()),
+            tls_key: self.tls.as_ref().map(|tls| tls.identity.key.clone()),
+            tls_client_ca: self.tls.as_ref().and_then(|tls| tls.client_authorities.clone()),
         };
         let (queues, intake) = self.brokers.sections();
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
@@ -319,6 +357,31 @@ impl ServerConfig {
         let devices = self.devices.as_ref().map(DeviceSettings::section);
         let access = self.access.section();
         Ok(toml::to_string(&ConfigFile { server, access, queues, intake, task_list, events, devices })?)
+    }
+}
+
+/// The files for TLS. The certificate and its key belong together.
+fn tls(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    client_authorities: Option<PathBuf>,
+) -> anyhow::Result<Option<ServerFiles>> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => {
+            Ok(Some(ServerFiles { identity: Identity { certificate, key }, client_authorities }))
+        }
+        (None, None) if client_authorities.is_none() => Ok(None),
+        (Some(_), None) => {
+            anyhow::bail!("there is `tls_cert` without `tls_key`: give the file of its private key")
+        }
+        (None, Some(_)) => {
+            anyhow::bail!("there is `tls_key` without `tls_cert`: give the file of its certificate")
+        }
+        (None, None) => {
+            anyhow::bail!(
+                "there is `tls_client_ca` without `tls_cert` and `tls_key`: give the certificate of the server too"
+            )
+        }
     }
 }
 
@@ -396,7 +459,10 @@ mod tests {
         let config = load("WINDLASS_QUEUES__mysql__BROKER", "redis://h:1").unwrap().to_toml().unwrap();
         assert!(config.contains("[queues.mysql]") && config.contains("steps"), "{config}");
         let error = load("WINDLASS_QUEUES__mysql__BROKERS", "amqp://me:secret@h").unwrap_err();
-        assert!(error.contains("queues.mysql") && error.contains("brokers") && !error.contains("secret"), "{error}");
+        assert!(
+            error.contains("queues.mysql") && error.contains("brokers") && !error.contains("secret"),
+            "{error}"
+        );
         let error = load("WINDLASS_NOWHERE__KEY", "1").unwrap_err();
         assert!(error.contains("nowhere"), "{error}");
     }
@@ -491,10 +557,33 @@ mod tests {
         let mut config = ServerConfig::load(ServerSection::default(), None).unwrap();
         assert!(config.check_address(false).is_ok());
         config.listen = "0.0.0.0:7700".parse().unwrap();
-        assert!(config.check_address(false).unwrap_err().to_string().contains("--insecure"));
+        let refused = |config: &ServerConfig| config.check_address(false).unwrap_err().to_string();
+        let error = refused(&config);
+        assert!(
+            ["--insecure", "--require-tokens", "--tls-cert"].iter().all(|flag| error.contains(flag)),
+            "{error}"
+        );
         assert!(config.check_address(true).is_ok());
         config.access.tokens = true;
+        let error = refused(&config);
+        assert!(error.contains("--tls-cert") && !error.contains("--require-tokens"), "{error}");
+        config.tls = tls(Some("cert".into()), Some("key".into()), None).unwrap();
         assert!(config.check_address(false).is_ok());
+        config.access.tokens = false;
+        let error = refused(&config);
+        assert!(error.contains("--require-tokens") && !error.contains("--tls-cert"), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_belong_together() {
+        for (given, missing) in [
+            (tls(Some("c".into()), None, None), "tls_key"),
+            (tls(None, Some("k".into()), None), "tls_cert"),
+            (tls(None, None, Some("a".into())), "tls_cert"),
+        ] {
+            let error = given.unwrap_err().to_string();
+            assert!(error.contains(missing), "{error}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use tokio::sync::watch;
 use windlass_engine::{Engine, EngineError};
 use windlass_store::Clock as _;
+use windlass_tls::ClientFiles;
 
 use crate::{
     chain,
@@ -70,6 +71,7 @@ fn worker(server: String, modules_dir: PathBuf) -> WorkerOptions {
         server: Some(server),
         broker: None,
         token: None,
+        tls: ClientFiles::default(),
         modules_dir,
         only_modules: Vec::new(),
         concurrency: None,

@@ -10,6 +10,7 @@ use windlass_engine::{
     services::{DamageReporter, EnqueueImporter, Janitor, Membership, RolloutKeeper, TriggerKeeper},
 };
 use windlass_store::{Clock, Retention, ServerId, ServerState};
+use windlass_tls::ServerTls;
 
 use crate::{
     access,
@@ -44,6 +45,7 @@ pub(crate) struct Server {
     clients: http::ClientLimits,
     access: AccessConfig,
     admin_token: Option<AccessSecret>,
+    tls: Option<Arc<ServerTls>>,
     brokers: Brokers,
     task_lists: TaskLists,
     devices: Devices,
@@ -56,6 +58,8 @@ impl Server {
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let tls =
+            config.tls.clone().map(ServerTls::open).transpose().context("cannot use TLS")?.map(Arc::new);
         let admin_token = config.access.admin_token_file.as_deref().map(access::read_file).transpose()?;
         let brokers = Brokers::new(config.brokers.clone())?;
         let task_lists = TaskLists::new(config.task_lists.clone())?;
@@ -63,7 +67,7 @@ impl Server {
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let address = match &config.advertise {
             Some(address) => address.clone(),
-            None => format!("http://{}", listener.local_addr()?),
+            None => format!("{}://{}", scheme(tls.as_ref()), listener.local_addr()?),
         };
         let store = wire::open(&config.store, &clock, &address, config.resident).await?;
         let id = uuid::Uuid::new_v4();
@@ -91,6 +95,7 @@ impl Server {
             clients: config.clients,
             access: config.access.clone(),
             admin_token,
+            tls,
             brokers,
             task_lists,
             devices,
@@ -118,6 +123,11 @@ impl Server {
         Ok(others.map(|server| server.address.into()).collect())
     }
 
+    /// The URL at which it listens.
+    pub(crate) fn url(&self) -> anyhow::Result<String> {
+        Ok(format!("{}://{}", scheme(self.tls.as_ref()), self.address()?))
+    }
+
     /// The address it listens on.
     pub(crate) fn address(&self) -> anyhow::Result<SocketAddr> {
         Ok(self.listener.local_addr()?)
@@ -141,7 +151,11 @@ impl Server {
         let membership = Arc::new(membership);
         let mut running = Loops::default();
         let app = http::App::new(engine.clone(), clock.clone(), clients);
-        let app = Arc::new(if access.tokens { app.requiring_tokens() } else { app });
+        let app = if access.tokens { app.requiring_tokens() } else { app };
+        let app = Arc::new(match self.tls.clone() {
+            Some(tls) => app.encrypted_by(tls),
+            None => app,
+        });
         // Before the first commit, whose events may have to be published.
         let ending = brokers.start(&app, &clock, &mut running)?;
         let lists = task_lists.start(&app, &mut running);
@@ -179,6 +193,9 @@ impl Server {
             access::ensure_admin(&engine, admin_token, clock.now()).await?;
             running.spawn("stores when tokens were last used", http::store_uses(app.clone()));
         }
+        if let Some(tls) = self.tls {
+            running.spawn("reads replaced certificates", http::refresh_certificates(tls));
+        }
         let (outgrown, is_outgrown) = oneshot::channel();
         running.spawn("renews the membership", renew(membership.clone(), clock, outgrown));
         let ended = tokio::select! {
@@ -194,6 +211,11 @@ impl Server {
         }
         ended
     }
+}
+
+/// The scheme of the URL of a server.
+fn scheme(tls: Option<&Arc<ServerTls>>) -> &'static str {
+    if tls.is_some() { "https" } else { "http" }
 }
 
 /// Renews the membership until the store has a format that this version does not know; then sends that error.

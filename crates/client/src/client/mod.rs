@@ -34,6 +34,7 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
 pub use tasks::TaskFilter;
+use windlass_tls::{ClientConfig, ClientFiles};
 
 use crate::Error;
 
@@ -54,13 +55,27 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client of the server at this address, such as `http://127.0.0.1:7700` or `127.0.0.1:7700`.
-    /// Sends nothing yet.
+    /// Makes a client of the server at this address, such as `https://windlass.example:7700` or `127.0.0.1:7700`, which
+    /// is without TLS. Sends nothing yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the address is invalid.
+    /// [`Error::Invalid`] if the address is invalid, or if it is one with TLS and the system trusts no authority.
     pub fn new(server: &str) -> Result<Self, Error> {
+        Self::with_tls(server, &ClientFiles::default())
+    }
+
+    /// The same with files for TLS: the authorities to trust, and the certificate of this client. They are read now, and
+    /// not for addresses without TLS.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the address is invalid or a file cannot be used.
+    pub fn with_tls(server: &str, files: &ClientFiles) -> Result<Self, Error> {
         let server = parse_server(server)?;
+        let config = match server.scheme() {
+            "https" => windlass_tls::client_config(files),
+            _ => windlass_tls::config_without_roots(),
+        };
+        let config = config.map_err(|error| Error::Invalid(error.to_string()))?;
         let http = reqwest::Client::builder()
             .user_agent(concat!("windlass-client/", env!("CARGO_PKG_VERSION")))
             .no_proxy()
@@ -68,6 +83,7 @@ impl Client {
             .tcp_nodelay(true)
             .connect_timeout(CONNECT_TIMEOUT)
             .http1_only()
+            .tls_backend_preconfigured(ClientConfig::clone(&config))
             .build()
             .map_err(|error| Error::Invalid(format!("cannot set up an HTTP client: {error}")))?;
         Ok(Self { http, server, headers: HeaderMap::new() })
@@ -115,8 +131,7 @@ fn parse_server(text: &str) -> Result<Url, Error> {
     let address = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&address).map_err(|error| invalid(&error.to_string()))?;
     match url.scheme() {
-        "http" => {}
-        "https" => return Err(invalid("TLS is not supported")),
+        "http" | "https" => {}
         other => return Err(invalid(&format!("{other} is not supported"))),
     }
     if url.query().is_some() || url.fragment().is_some() {
@@ -143,8 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused_with_an_example() {
-        for given in ["", "ftp://127.0.0.1", "https://127.0.0.1:7700", "http://127.0.0.1:port", "http://a/?b"]
-        {
+        for given in ["", "ftp://127.0.0.1", "http://127.0.0.1:port", "https://a/?b"] {
             let message = Client::new(given).unwrap_err().to_string();
             assert!(message.contains("http://127.0.0.1:7700"), "{message}");
         }

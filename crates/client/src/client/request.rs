@@ -122,7 +122,11 @@ impl Client {
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
-        Error::Unreachable { server: self.server().to_owned(), source: innermost.to_string().into() }
+        let source = match windlass_tls::advice(source.as_ref()) {
+            Some(advice) => format!("{innermost}: {advice}"),
+            None => innermost.to_string(),
+        };
+        Error::Unreachable { server: self.server().to_owned(), source: source.into() }
     }
 }
 

@@ -35,20 +35,18 @@ pub(super) fn number() -> String {
 }
 
 impl Api {
-    pub(super) fn new(address: &Address) -> Result<Self, CoordinatorError> {
+    pub(super) fn new(http: Http, address: &Address, token: Option<&str>) -> Result<Self, CoordinatorError> {
         let prefix = if address.prefix.is_empty() { String::new() } else { format!("/{}", address.prefix) };
         let has_others = address.hosts.len() > 1;
-        Ok(Self { http: Http::new(address.hosts.clone())?, has_others, prefix, headers: HeaderMap::new() })
-    }
-
-    /// Sends this access token with every call.
-    pub(super) fn with_token(mut self, token: &str) -> Result<Self, CoordinatorError> {
-        let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| {
-            CoordinatorError::Invalid("the access token has characters that no token has".to_owned())
-        })?;
-        value.set_sensitive(true);
-        self.headers.insert(AUTHORIZATION, value);
-        Ok(self)
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim())).map_err(|_| {
+                CoordinatorError::Invalid("the access token has characters that no token has".to_owned())
+            })?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(Self { http, has_others, prefix, headers })
     }
 
     fn path(&self, name: &str) -> String {

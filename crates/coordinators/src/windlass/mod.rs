@@ -20,14 +20,19 @@ use std::{
 use async_trait::async_trait;
 
 use crate::{
-    Bound, Campaign, Coordinator, CoordinatorError, Leader, Leadership, Withdrawal, address::Address,
-    candidate, http::PATIENCE_MAX,
+    Access, Bound, Campaign, Coordinator, CoordinatorError, Leader, Leadership, Withdrawal,
+    address::Address,
+    candidate,
+    http::{Http, PATIENCE_MAX},
 };
 use api::Api;
 use leadership::WindlassLeadership;
 
 /// The port of a URL without one, as everywhere with HTTP.
 const PORT: u16 = 80;
+
+/// The same with TLS.
+const PORT_OF_TLS: u16 = 443;
 
 /// The longest name, in characters, of which a dot and a slash count as two.
 const NAME_LENGTH_MAX: usize = 120;
@@ -53,21 +58,28 @@ impl Windlass {
     /// # Errors
     /// When the URL is invalid.
     pub fn new(url: &str) -> Result<Self, CoordinatorError> {
-        let address = Address::read(url, "http", PORT)?;
+        Self::with(url, &Access::default())
+    }
+
+    /// The same for servers with TLS (`https://`) or with access tokens. A token needs the role operator to campaign.
+    ///
+    /// # Errors
+    /// When the URL is invalid, the token has characters that a header cannot have, or a file for TLS cannot be used.
+    pub fn with(url: &str, access: &Access) -> Result<Self, CoordinatorError> {
+        let is_encrypted = url.starts_with("https://");
+        let address = match is_encrypted {
+            true => Address::read(url, "https", PORT_OF_TLS)?,
+            false => Address::read(url, "http", PORT)?,
+        };
         if address.user.is_some() {
             let why = "the URL of a server has no user: use http://HOST[:PORT][,HOST[:PORT]...][/PATH]";
             return Err(CoordinatorError::Invalid(why.to_owned()));
         }
-        Ok(Self { api: Arc::new(Api::new(&address)?), address })
-    }
-
-    /// Sends this access token with every call. It needs the role operator to campaign.
-    ///
-    /// # Errors
-    /// When the token has characters that a header cannot have.
-    pub fn with_token(self, token: Option<&str>) -> Result<Self, CoordinatorError> {
-        let Some(token) = token else { return Ok(self) };
-        Ok(Self { api: Arc::new(Api::new(&self.address)?.with_token(token)?), ..self })
+        let http = match is_encrypted {
+            true => Http::with_tls(address.hosts.clone(), &access.tls)?,
+            false => Http::new(address.hosts.clone())?,
+        };
+        Ok(Self { api: Arc::new(Api::new(http, &address, access.token.as_deref())?), address })
     }
 }
 

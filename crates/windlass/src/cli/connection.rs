@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use clap::Args;
 use windlass_client::Client;
+use windlass_tls::{ClientFiles, Identity};
 
 use super::output::{Format, Output};
 
@@ -27,6 +28,18 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_TOKEN_FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
 
+    /// File with the certificates of the authorities to trust for https://, in place of the system's
+    #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_CA_FILE")]
+    ca_file: Option<PathBuf>,
+
+    /// File with the certificate of this client, for servers that ask for one
+    #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_CLIENT_CERT", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+
+    /// File with the private key of the certificate of this client
+    #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_CLIENT_KEY", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+
     /// Tables, or one JSON document
     #[arg(short = 'o', long = "output", global = true, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: Format,
@@ -43,7 +56,7 @@ pub(crate) struct Context {
 impl ConnectionArgs {
     /// Makes the client; sends nothing yet.
     pub(crate) fn open(&self) -> anyhow::Result<Context> {
-        let mut client = Client::new(self.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
+        let mut client = self.client()?;
         if let Some(token) = self.token()? {
             client = client.with_token(token);
         }
@@ -51,6 +64,23 @@ impl ConnectionArgs {
             client = client.with_actor(user);
         }
         Ok(Context { client, output: self.output() })
+    }
+
+    /// A client of the server, without the token.
+    ///
+    /// # Errors
+    /// When the URL is invalid, or a file for TLS cannot be used.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::with_tls(self.server.as_deref().unwrap_or(SERVER_DEFAULT), &self.tls())?)
+    }
+
+    /// The files for TLS.
+    pub(crate) fn tls(&self) -> ClientFiles {
+        let identity = self.client_cert.clone().zip(self.client_key.clone());
+        ClientFiles {
+            authorities: self.ca_file.clone(),
+            identity: identity.map(|(certificate, key)| Identity { certificate, key }),
+        }
     }
 
     /// The token, from the option, the environment variable or the file.

@@ -4,12 +4,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use windlass_api::Span;
-use windlass_client::{
-    Client,
-    coordinators::{Campaign, Coordinator, connect_with_token},
-};
+use windlass_client::coordinators::{Access, Campaign, Coordinator, connect_with};
 
-use super::connection::{ConnectionArgs, SERVER_DEFAULT, read_secret};
+use super::connection::{ConnectionArgs, read_secret};
 use crate::modules::default_name;
 
 /// The lease of a campaign when none is given.
@@ -58,7 +55,7 @@ impl CoordinatorArgs {
     /// # Errors
     /// When the URL is invalid.
     pub(crate) fn open(&self, connection: &ConnectionArgs) -> anyhow::Result<Arc<dyn Coordinator>> {
-        Ok(connect_with_token(&self.url(connection)?, connection.token()?.as_deref())?)
+        Ok(connect_with(&self.url(connection)?, &access(connection)?)?)
     }
 
     /// The same with the server confirming who is elected elsewhere, so that the fence is the one of its store.
@@ -66,24 +63,25 @@ impl CoordinatorArgs {
     /// # Errors
     /// When the URL is invalid.
     pub(crate) fn open_confirmed(&self, connection: &ConnectionArgs) -> anyhow::Result<Arc<dyn Coordinator>> {
-        let (url, token) = (self.url(connection)?, connection.token()?);
-        if url.starts_with("http://") || url.trim().contains(' ') {
-            return Ok(connect_with_token(&url, token.as_deref())?);
+        let (url, access) = (self.url(connection)?, access(connection)?);
+        if url.starts_with("http://") || url.starts_with("https://") || url.trim().contains(' ') {
+            return Ok(connect_with(&url, &access)?);
         }
-        let server = Client::new(connection.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
-        Ok(connect_with_token(&format!("{} {}", url.trim(), server.server()), token.as_deref())?)
+        Ok(connect_with(&format!("{} {}", url.trim(), connection.client()?.server()), &access)?)
     }
 
     fn url(&self, connection: &ConnectionArgs) -> anyhow::Result<String> {
         Ok(match (&self.coordinator_file, &self.coordinator) {
             (Some(file), _) => read_secret(file, "URL of the coordinator")?,
             (None, Some(url)) => url.clone(),
-            (None, None) => {
-                let server = Client::new(connection.server.as_deref().unwrap_or(SERVER_DEFAULT))?;
-                server.server().to_owned()
-            }
+            (None, None) => connection.client()?.server().to_owned(),
         })
     }
+}
+
+/// What a Windlass server is called with.
+fn access(connection: &ConnectionArgs) -> anyhow::Result<Access> {
+    Ok(Access { token: connection.token()?, tls: connection.tls() })
 }
 
 impl CampaignArgs {

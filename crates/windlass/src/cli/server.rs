@@ -60,7 +60,19 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE", env = "WINDLASS_ACCESS_ADMIN_TOKEN_FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 
-    /// Listen on an address that other machines can reach, without access tokens
+    /// File with the certificate of the server, in PEM format: connections are encrypted. It may be replaced at any time
+    #[arg(long, value_name = "FILE", env = "WINDLASS_SERVER_TLS_CERT")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// File with the private key of the certificate
+    #[arg(long, value_name = "FILE", env = "WINDLASS_SERVER_TLS_KEY")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// File with the authorities that issue certificates of clients: each client must show one
+    #[arg(long, value_name = "FILE", env = "WINDLASS_SERVER_TLS_CLIENT_CA")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+
+    /// Listen on an address that other machines can reach, without access tokens or without TLS
     #[arg(long)]
     pub(crate) insecure: bool,
 
@@ -88,6 +100,9 @@ impl ServerArgs {
             client_connections: self.client_connections,
             client_body_mib: self.client_body_mib,
             resident_mib: self.resident_mib,
+            tls_cert: self.tls_cert,
+            tls_key: self.tls_key,
+            tls_client_ca: self.tls_client_ca,
         };
         let access = AccessSection { tokens: self.require_tokens, admin_token_file: self.admin_token_file };
         let given = Given { server, access, variables: variables::of_process()? };
@@ -103,12 +118,9 @@ impl ServerArgs {
         if !self.trust_clock {
             server.check_clock()?;
         }
-        println!("listening on http://{}", server.address()?);
-        if config.is_reachable() {
-            tracing::warn!(
-                "other machines can reach this server, and it has no TLS: tokens and tasks can be read on the way. Put a proxy \
-                 with TLS in front, or use a network that keeps strangers out"
-            );
+        println!("listening on {}", server.url()?);
+        if let Some(lack) = config.lacks() {
+            tracing::warn!("other machines can reach this server, and {lack}");
         }
         let others = server.others().await?;
         tracing::info!(id = %server.id(), store = %config.store, beside = others.join(", "), "serving");

@@ -118,6 +118,7 @@ impl WorkerArgs {
                 kind: self.queue_kind,
             }),
             token: connection.token()?,
+            tls: connection.tls(),
             modules_dir: self.modules,
             only_modules: self.only_modules,
             concurrency: self.concurrency.map(NonZeroUsize::get),

@@ -108,9 +108,9 @@ fn within<'a>(table: &'a mut Table, key: &str) -> anyhow::Result<&'a mut Table> 
 /// The section with this number, or a new one after the last.
 fn one_of_several<'a>(file: &'a mut Table, section: &str, number: &str) -> anyhow::Result<&'a mut Table> {
     let sections = file.entry(section).or_insert_with(|| Value::Array(Vec::new()));
-    let sections = sections
-        .as_array_mut()
-        .with_context(|| format!("there can be several sections [[{section}]]: write two pairs of brackets in the file"))?;
+    let sections = sections.as_array_mut().with_context(|| {
+        format!("there can be several sections [[{section}]]: write two pairs of brackets in the file")
+    })?;
     let there = sections.len();
     let number: usize = number.parse().ok().filter(|number| *number <= there).with_context(|| {
         format!("\"{number}\" is no section [[{section}]]: there are {there}. Write a number from 0 to {there}, which adds one")
@@ -200,7 +200,10 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let missing = set_all("", &[("WINDLASS_EVENTS__BROKER__FILE", path.to_str().unwrap())]).unwrap_err();
         let missing = format!("{missing:#}");
-        assert!(missing.contains("WINDLASS_EVENTS__BROKER__FILE") && missing.contains("cannot read"), "{missing}");
+        assert!(
+            missing.contains("WINDLASS_EVENTS__BROKER__FILE") && missing.contains("cannot read"),
+            "{missing}"
+        );
     }
 
     #[test]
@@ -213,7 +216,8 @@ mod tests {
             ("WINDLASS_INTAKE__0", "no key"),
             ("WINDLASS_EVENTS__TOPIC__NAME", "no keys below it"),
         ] {
-            let error = set_all("[events]\ntopic = 't'\n[[intake]]\nqueue = 'q'\n", &[(name, "x")]).unwrap_err();
+            let error =
+                set_all("[events]\ntopic = 't'\n[[intake]]\nqueue = 'q'\n", &[(name, "x")]).unwrap_err();
             let error = format!("{error:#}");
             assert!(error.contains(name) && error.contains(hint), "{error}");
         }

@@ -43,10 +43,12 @@ use axum::{Router, extract::Request, middleware};
 use windlass_core::Millis;
 use windlass_engine::Engine;
 use windlass_store::{Clock, Now};
+use windlass_tls::ServerTls;
 
 pub(crate) use access::store_uses;
 pub use metrics::Metrics;
 pub use openapi::document;
+pub(crate) use serving::encryption::refresh_certificates;
 pub use serving::{serve, shutdown::Shutdown};
 #[cfg(feature = "consul")]
 pub(crate) use submit::LABEL_BYTES_MAX;
@@ -105,6 +107,8 @@ pub struct App {
     hosts: OnceLock<Hosts>,
     /// What is known of access tokens; `None` = the server asks for none.
     access: Option<Access>,
+    /// What connections are encrypted with; `None` = they are not.
+    tls: Option<Arc<ServerTls>>,
     begun: Instant,
 }
 
@@ -122,6 +126,7 @@ impl App {
             worker_bodies: BodyBudget::of_workers(&clients),
             hosts: OnceLock::new(),
             access: None,
+            tls: None,
             begun: Instant::now(),
         }
     }
@@ -130,6 +135,12 @@ impl App {
     #[must_use]
     pub fn requiring_tokens(self) -> Self {
         Self { access: Some(Access::default()), ..self }
+    }
+
+    /// The same with encrypted connections.
+    #[must_use]
+    pub fn encrypted_by(self, tls: Arc<ServerTls>) -> Self {
+        Self { tls: Some(tls), ..self }
     }
 
     /// Tokens were created or revoked here.

@@ -13,6 +13,7 @@ use windlass_client::{
     brokers::Queue,
     coordinators::{Campaign, Coordinator},
 };
+use windlass_tls::ClientFiles;
 
 use super::catalogue::Catalogue;
 use super::runner::Runner;
@@ -27,6 +28,8 @@ pub struct WorkerOptions {
     pub broker: Option<BrokerOptions>,
     /// Token for the server's API. Commands do not get it.
     pub token: Option<String>,
+    /// Files for TLS to the server.
+    pub tls: ClientFiles,
     /// The module folder.
     pub modules_dir: PathBuf,
     /// Serve only these modules; empty = all modules of the folder.
@@ -105,7 +108,7 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
     let runner =
         Arc::new(Runner::new(catalogue, this_program()?).context("cannot start the guard of the modules")?);
     let names: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
-    let builder = builder(options.server, options.token, options.broker, &names)?;
+    let builder = builder(options.server, options.token, &options.tls, options.broker, &names)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let mut worker = builder
         .name(options.name.unwrap_or_else(default_name))
@@ -125,12 +128,13 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
 fn builder(
     server: Option<String>,
     token: Option<String>,
+    tls: &ClientFiles,
     broker: Option<BrokerOptions>,
     modules: &[&str],
 ) -> anyhow::Result<WorkerBuilder> {
     let client = match server {
         Some(server) => {
-            let client = Client::new(&server)?;
+            let client = Client::with_tls(&server, tls)?;
             Some(match token {
                 Some(token) => client.with_token(token),
                 None => client,

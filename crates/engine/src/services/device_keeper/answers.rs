@@ -272,10 +272,12 @@ fn job_of(
     });
     let running: Vec<_> = jobs.into_iter().filter(|(_, act)| act.state == ActState::Ready).collect();
     // A device has one job at a time, because the step holds its lock. Another one goes on if an operator has unlocked the
-    // device: then the newest fence has it.
+    // device: then the newest fence has it, of those that were published.
     let named = addressed.answer.attempt;
     let is_named = |(key, act): &&(ActKey, &Act)| Some(task.job_number(*key, act.attempt)) == named;
-    let newest = || running.iter().rev().max_by_key(|(key, _)| fence_of_device(task, *key));
+    let is_published = |key: ActKey| loaded.claims.iter().any(|claim| claim.key == key);
+    let newest =
+        || running.iter().rev().max_by_key(|(key, _)| (is_published(*key), fence_of_device(task, *key)));
     let job = running.iter().find(is_named).or_else(newest);
     let (key, act) = *job.ok_or((none, "the task has no running job of this device"))?;
     let id = AttemptId { key, attempt: act.attempt, ..none };

@@ -63,7 +63,10 @@ impl Answers {
         let mut is_beside = false;
         if let Some(known) = truth.tasks.get(&task) {
             let device = device_of(&known.task, key);
-            let others = self.jobs.values_mut().filter(|job| job.task == task && (job.key, job.attempt) != (key, attempt));
+            let others = self
+                .jobs
+                .values_mut()
+                .filter(|job| job.task == task && (job.key, job.attempt) != (key, attempt));
             for job in others.filter(|job| runs(&known.task, job.key, job.attempt)) {
                 if device_of(&known.task, job.key) == device {
                     (job.is_beside, is_beside) = (true, true);

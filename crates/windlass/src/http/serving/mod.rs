@@ -2,6 +2,7 @@
 
 pub(super) mod budget;
 pub(super) mod connections;
+pub(super) mod encryption;
 pub(super) mod guard;
 pub(super) mod receive;
 pub(super) mod shutdown;
@@ -27,9 +28,10 @@ use axum::{
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::JoinSet,
-    time::{self, Sleep},
+    time::{self, Instant, Sleep},
 };
 use tower_service::Service as _;
 
@@ -133,6 +135,22 @@ async fn serve_one(stream: TcpStream, entered: Entered, router: Router, app: Arc
         tracing::debug!(%error, "a connection ended at once");
         return;
     }
+    let Some(tls) = &app.tls else { return serve_stream(stream, entered, router, app).await };
+    match encryption::encrypt(stream, tls, Instant::now() + app.clients.head_timeout).await {
+        Ok(stream) => serve_stream(stream, entered, router, app).await,
+        Err(error) => {
+            tracing::debug!(client = %entered.connection.client(), %error, "a connection was not encrypted")
+        }
+    }
+}
+
+/// Serves requests on a stream.
+async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    entered: Entered,
+    router: Router,
+    app: Arc<App>,
+) {
     let connection = &entered.connection;
     let head_timeout = app.clients.head_timeout;
     let service = service_fn(|request| answer(request, connection.clone(), router.clone()));

@@ -1,0 +1,78 @@
+//! Certificates and keys in files in PEM format.
+
+use std::path::{Path, PathBuf};
+
+use rustls::{
+    RootCertStore,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject as _},
+    },
+};
+
+use crate::TlsError;
+
+/// What one side proves who it is with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// File with its certificate, followed by those of intermediate authorities.
+    pub certificate: PathBuf,
+    /// File with the private key of the certificate.
+    pub key: PathBuf,
+}
+
+impl Identity {
+    pub(crate) fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let key = PrivateKeyDer::from_pem_file(&self.key)
+            .map_err(|error| wrong("a private key", &self.key, &error))?;
+        Ok((certificates(&self.certificate)?, key))
+    }
+
+    pub(crate) fn refused(&self, error: &rustls::Error) -> TlsError {
+        let message = match error {
+            rustls::Error::InconsistentKeys(_) => "the key belongs to another certificate".to_owned(),
+            error => error.to_string(),
+        };
+        TlsError::Identity { certificate: self.certificate.clone(), key: self.key.clone(), message }
+    }
+}
+
+/// The authorities in a file.
+pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| TlsError::File {
+            what: "certificates of authorities",
+            path: path.into(),
+            message: error.to_string(),
+        })?;
+    }
+    Ok(roots)
+}
+
+/// The authorities that the system trusts.
+pub(crate) fn authorities_of_system() -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() { Err(TlsError::NoAuthorities) } else { Ok(roots) }
+}
+
+/// The certificates in a file, of which there is one at least.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let what = "certificates";
+    let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(what, path, &error))?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| wrong(what, path, &error))?;
+    if found.is_empty() {
+        return Err(wrong(what, path, &pem::Error::NoItemsFound));
+    }
+    Ok(found)
+}
+
+fn wrong(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
+    let message = match error {
+        pem::Error::NoItemsFound => "it contains none in PEM format".to_owned(),
+        pem::Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    };
+    TlsError::File { what, path: path.into(), message }
+}

@@ -1,0 +1,17 @@
+//! TLS of Windlass: the certificates and keys that servers and clients prove who they are with, and the authorities by
+//! which they check others. All of it is in files in PEM format.
+//!
+//! The libraries that speak TLS get a configuration of `rustls` from here. Nothing here connects to anything.
+
+mod advice;
+mod client;
+mod error;
+mod files;
+mod server;
+
+pub use advice::advice;
+pub use client::{ClientFiles, client_config, config_without_roots};
+pub use error::TlsError;
+pub use files::Identity;
+pub use rustls::{ClientConfig, ServerConfig};
+pub use server::{ServerFiles, ServerTls};
