@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! store, schedule ─▶ core   engine ─▶ store, schedule, core, brokers   stores ─▶ store, core   sim ─▶ engine, store, brokers, core
-//! coordinators ─▶ api   client ─▶ api, brokers, coordinators   windlass ─▶ the others
+//! brokers ─▶ tls   coordinators ─▶ api, tls   client ─▶ api, brokers, coordinators, tls   windlass ─▶ the others
 //! ```
 //!
 //! Tests may use `testkit`, which uses nothing of ours, and `conformance`, which uses `store` and `core`.
 //!
-//! `core`, `api` and `brokers` use nothing of ours. Products (the folders of `stores`, `brokers` and `coordinators`)
+//! `core`, `api` and `tls` use nothing of ours. Products (the folders of `stores`, `brokers` and `coordinators`)
 //! never use one another. What makes a crate what it is (the core decides and does nothing, the engine has no runtime, the client no server in it) is
 //! kept by naming what it may never use.
 
@@ -21,8 +21,9 @@ use crate::{
 const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-core", &[]),
     ("windlass-api", &[]),
-    ("windlass-brokers", &["windlass-testkit"]),
-    ("windlass-coordinators", &["windlass-api", "windlass-testkit"]),
+    ("windlass-tls", &[]),
+    ("windlass-brokers", &["windlass-tls", "windlass-testkit"]),
+    ("windlass-coordinators", &["windlass-api", "windlass-tls", "windlass-testkit"]),
     ("windlass-store", &["windlass-core", "windlass-conformance"]),
     ("windlass-conformance", &["windlass-core", "windlass-store"]),
     ("windlass-schedule", &["windlass-core"]),
@@ -40,7 +41,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["windlass-engine", "windlass-store", "windlass-brokers", "windlass-core", "windlass-conformance"],
     ),
     ("windlass-powercut", &["windlass-stores", "windlass-store", "windlass-core", "windlass-conformance"]),
-    ("windlass-client", &["windlass-api", "windlass-brokers", "windlass-coordinators", "windlass-testkit"]),
+    (
+        "windlass-client",
+        &["windlass-api", "windlass-brokers", "windlass-coordinators", "windlass-tls", "windlass-testkit"],
+    ),
     (
         "windlass",
         &[
@@ -52,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-brokers",
             "windlass-coordinators",
             "windlass-client",
+            "windlass-tls",
             "windlass-testkit",
         ],
     ),

@@ -190,10 +190,7 @@ pub(crate) fn explain(error: reqwest::Error) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    match windlass_tls::advice(&error) {
-        Some(advice) => format!("{cause}: {advice}"),
-        None => cause.to_string(),
-    }
+    windlass_tls::refused(&error).map_or_else(|| cause.to_string(), |refused| refused.to_string())
 }
 
 /// The beginning of a body as text.

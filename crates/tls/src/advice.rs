@@ -4,13 +4,21 @@ use std::{error::Error, io};
 
 use rustls::{AlertDescription, CertificateError, Error as Refusal, InvalidMessage};
 
-/// What a client can do about a failed connection, if TLS is why it failed.
+/// A connection that failed because of TLS, and what a client can do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{refusal}: {advice}")]
+pub struct Refused {
+    refusal: Refusal,
+    advice: &'static str,
+}
+
+/// Why a connection failed, if that was TLS and a client can do something about it.
 #[must_use]
-pub fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
+pub fn refused(error: &(dyn Error + 'static)) -> Option<Refused> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(refusal) = refusal(error) {
-            return of_refusal(refusal);
+            return Some(Refused { refusal: refusal.clone(), advice: advice(refusal)? });
         }
         cause = error.source();
     }
@@ -19,11 +27,11 @@ pub fn advice(error: &(dyn Error + 'static)) -> Option<&'static str> {
 
 /// The refusal of the library. An error of input and output has it inside, and does not count it as its source.
 fn refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refusal> {
-    let inner = || error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
-    error.downcast_ref().or_else(inner)
+    let inside = || refusal(error.downcast_ref::<io::Error>()?.get_ref()?);
+    error.downcast_ref().or_else(inside)
 }
 
-fn of_refusal(refusal: &Refusal) -> Option<&'static str> {
+fn advice(refusal: &Refusal) -> Option<&'static str> {
     Some(match refusal {
         Refusal::InvalidCertificate(error) => match error {
             CertificateError::UnknownIssuer => {

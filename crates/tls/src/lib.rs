@@ -9,7 +9,7 @@ mod error;
 mod files;
 mod server;
 
-pub use advice::advice;
+pub use advice::{Refused, refused};
 pub use client::{ClientFiles, client_config, config_without_roots};
 pub use error::TlsError;
 pub use files::Identity;

@@ -1,8 +1,9 @@
 //! The URL of an MQTT broker.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
-use super::tls::Files;
+use windlass_tls::{ClientFiles, Identity};
+
 use crate::{BrokerError, percent};
 
 /// The default ports: without TLS, and with it.
@@ -19,7 +20,7 @@ pub(super) struct Address {
     /// User and password.
     pub(super) login: Option<(String, String)>,
     /// The certificates; `None` = without TLS.
-    pub(super) tls: Option<Files>,
+    pub(super) tls: Option<ClientFiles>,
 }
 
 impl Address {
@@ -88,7 +89,7 @@ fn invalid(what: &str) -> BrokerError {
 }
 
 /// The files of certificates that the query of a URL names.
-fn files(query: &str) -> Result<Files, BrokerError> {
+fn files(query: &str) -> Result<ClientFiles, BrokerError> {
     let (mut authorities, mut certificate, mut key) = (None, None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let file = match pair.split_once('=') {
@@ -97,14 +98,14 @@ fn files(query: &str) -> Result<Files, BrokerError> {
             Some(("key", file)) => (&mut key, file),
             _ => return Err(invalid("unknown parameter after the ?")),
         };
-        *file.0 = Some(file.1.to_owned());
+        *file.0 = Some(PathBuf::from(file.1));
     }
-    let client = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
         (None, None) => None,
         _ => return Err(invalid("cert and key need each other: a certificate and its private key")),
     };
-    Ok(Files { authorities, client })
+    Ok(ClientFiles { authorities, identity })
 }
 
 impl fmt::Debug for Address {
@@ -129,10 +130,10 @@ mod tests {
     #[test]
     fn files_of_certificates_are_parameters() {
         let address = Address::parse("mqtts://u:p@broker?cacert=/a.pem&cert=/c.pem&key=/c.key").unwrap();
-        let client = Some(("/c.pem".to_owned(), "/c.key".to_owned()));
-        let files = Files { authorities: Some("/a.pem".to_owned()), client };
+        let identity = Some(Identity { certificate: "/c.pem".into(), key: "/c.key".into() });
+        let files = ClientFiles { authorities: Some("/a.pem".into()), identity };
         assert_eq!((address.name().as_str(), &address.tls), ("mqtts://broker:8883", &Some(files)));
-        assert_eq!(Address::parse("mqtts://broker:1").unwrap().tls, Some(Files::default()));
+        assert_eq!(Address::parse("mqtts://broker:1").unwrap().tls, Some(ClientFiles::default()));
     }
 
     #[test]

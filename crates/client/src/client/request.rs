@@ -122,11 +122,11 @@ impl Client {
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
-        let source = match windlass_tls::advice(source.as_ref()) {
-            Some(advice) => format!("{innermost}: {advice}"),
-            None => innermost.to_string(),
+        let source = match windlass_tls::refused(source.as_ref()) {
+            Some(refused) => refused.into(),
+            None => innermost.to_string().into(),
         };
-        Error::Unreachable { server: self.server().to_owned(), source: source.into() }
+        Error::Unreachable { server: self.server().to_owned(), source }
     }
 }
 

@@ -257,6 +257,8 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         );
     }
     match error.downcast_ref::<ClientError>()? {
+        // It says itself what to do.
+        ClientError::Unreachable { source, .. } if source.is::<windlass_tls::Refused>() => None,
         ClientError::Unreachable { .. } => {
             Some("start a server with `windlass dev`, or name another with --server or WINDLASS_SERVER")
         }

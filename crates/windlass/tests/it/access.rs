@@ -194,10 +194,11 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn start(site: &Path, name: &str, listen: &str) -> Self {
+    fn start(site: &Path, name: &str, more: &[&str]) -> Self {
         let (out, log) = (site.join(format!("{name}.out")), site.join(format!("{name}.log")));
         let server = Command::new(PROGRAM)
-            .args(["server", "--require-tokens", "--store", &store(site), "--listen", listen])
+            .args(["server", "--require-tokens", "--store", &store(site), "--listen"])
+            .args(more)
             .env("WINDLASS_LOG", "trace")
             .stdout(File::create(&out).unwrap())
             .stderr(File::create(&log).unwrap())
@@ -230,7 +231,7 @@ impl Drop for Recorded {
 #[test]
 fn the_first_token_is_printed_once_and_never_logged() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Recorded::start(dir.path(), "first", "127.0.0.1:0");
+    let first = Recorded::start(dir.path(), "first", &["127.0.0.1:0"]);
     let (printed, url) = first.printed();
     let line = printed.lines().find(|line| line.contains("shown only once")).expect(&printed);
     let token = line.rsplit(' ').next().unwrap();
@@ -253,7 +254,7 @@ fn the_first_token_is_printed_once_and_never_logged() {
         assert!(!log.contains(secret), "a token is in the log");
     }
     drop(first);
-    let second = Recorded::start(dir.path(), "second", "127.0.0.1:0");
+    let second = Recorded::start(dir.path(), "second", &["127.0.0.1:0"]);
     let (printed, _) = second.printed();
     assert!(!printed.contains("shown only once"), "{printed}");
 }
@@ -297,9 +298,9 @@ fn nothing_starts_with_a_file_that_has_no_token() {
 }
 
 #[test]
-fn with_tokens_a_server_listens_where_others_can_reach_it() {
+fn a_server_that_others_can_reach_without_tls_warns() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Recorded::start(dir.path(), "open", "0.0.0.0:0");
+    let server = Recorded::start(dir.path(), "open", &["0.0.0.0:0", "--insecure"]);
     let url = until("the server listens", || {
         let printed = fs::read_to_string(&server.out).unwrap();
         printed.lines().find_map(|line| line.strip_prefix("listening on ")).map(str::to_owned)
@@ -310,7 +311,7 @@ fn with_tokens_a_server_listens_where_others_can_reach_it() {
         .output()
         .unwrap();
     assert!(text(&output.stderr).contains("asks for an access token"), "{output:?}");
-    assert!(fs::read_to_string(&server.log).unwrap().contains("no TLS"), "it warns");
+    assert!(fs::read_to_string(&server.log).unwrap().contains("connections are not encrypted"), "it warns");
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod rollouts;
 mod servers;
 mod site;
 mod task_list;
+mod tls;
 mod transfer;
 mod triggers;
 mod workflows;

@@ -95,6 +95,10 @@ impl Counts {
     fn ends(&self, id: TaskId, stage: RolloutStage, truth: &Truth) -> Vec<DeviceEnd> {
         let Some(task) = truth.tasks.get(&id).map(|known| &*known.task) else {
             return match stage {
+                // It may have the unique key of a task that cannot be read.
+                RolloutStage::Running | RolloutStage::Paused if truth.has_damaged_tasks() => {
+                    vec![DeviceEnd::Refused, DeviceEnd::Gone]
+                }
                 RolloutStage::Running | RolloutStage::Paused => vec![DeviceEnd::Refused],
                 RolloutStage::Cancelling => vec![DeviceEnd::NotStarted],
                 RolloutStage::RollingBack | RolloutStage::Ended => Vec::new(),
@@ -120,6 +124,10 @@ impl Counts {
         }
         if truth.is_damaged(id) || self.sweeps && task.is_ended() {
             ends.push(if rolls_back { DeviceEnd::Kept } else { DeviceEnd::Gone });
+            // Its device was removed as well, before the rollout looked at it again.
+            if matches!(stage, RolloutStage::Running | RolloutStage::Paused) {
+                ends.push(DeviceEnd::Refused);
+            }
             if stage == RolloutStage::Cancelling {
                 ends.push(DeviceEnd::NotStarted);
             }

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use tokio::{
-    io::AsyncWriteExt as _,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     signal::unix::{SignalKind, signal},
     time::{self, Instant},
@@ -18,31 +18,34 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const SPEAKS_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 48\r\n\r\n\
     This server speaks TLS here: use https:// for it";
 
+/// The first byte of each connection with TLS: a record of its handshake.
+const HANDSHAKE: u8 = 22;
+
 /// Encrypts a connection that has just begun, until `until` at the latest.
 pub(super) async fn encrypt(
-    stream: TcpStream,
+    mut stream: TcpStream,
     tls: &ServerTls,
     until: Instant,
 ) -> io::Result<TlsStream<TcpStream>> {
-    let handshake = TlsAcceptor::from(tls.config()).accept(stream).into_fallible();
-    match time::timeout_at(until, handshake).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err((error, mut stream))) => {
-            if is_plain(&error) {
-                let _ = time::timeout_at(until, stream.write_all(SPEAKS_TLS)).await;
-            }
-            Err(error)
+    let handshake = async {
+        let mut first = [HANDSHAKE];
+        stream.peek(&mut first).await?;
+        if first != [HANDSHAKE] {
+            refuse(&mut stream).await?;
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
+        TlsAcceptor::from(tls.config()).accept(stream).await
+    };
+    time::timeout_at(until, handshake).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Whether the client began with something else than TLS.
-fn is_plain(error: &io::Error) -> bool {
-    use tokio_rustls::rustls::{Error, InvalidMessage};
-
-    let error = error.get_ref().and_then(|error| error.downcast_ref());
-    matches!(error, Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)))
+/// Answers a client that does not encrypt.
+async fn refuse(stream: &mut TcpStream) -> io::Result<()> {
+    // What was not read when a connection is closed would take the answer with it.
+    let mut request = [0; 4096];
+    stream.read(&mut request).await?;
+    stream.write_all(SPEAKS_TLS).await?;
+    stream.shutdown().await
 }
 
 /// Reads certificates that were replaced: on SIGHUP at once, otherwise within ten seconds.
