@@ -27,6 +27,8 @@ pub(super) struct UniqueTasks {
     newest: BTreeMap<(Name, Box<str>), TaskId>,
     /// Tasks of which a worker was given an attempt.
     begun: BTreeSet<TaskId>,
+    /// When the store last moved.
+    moved_at: Option<Timestamp>,
 }
 
 impl Invariant for UniqueTasks {
@@ -34,6 +36,10 @@ impl Invariant for UniqueTasks {
         match seen {
             Seen::Given { id, .. } => {
                 self.begun.insert(id.task);
+                Ok(())
+            }
+            Seen::Moved(_) => {
+                self.moved_at = Some(wall(world));
                 Ok(())
             }
             Seen::Written(Change::Task(change)) if change.before == 0 => self.take_in(change, truth, world),
@@ -115,8 +121,11 @@ impl UniqueTasks {
                     && !world.config.is(Kind::Broker)
                     && !world.config.is(Kind::Devices)
                     && !world.config.is(Kind::FewBytes);
+                // A move forgets which tasks had begun. A task that waited beside one of them stands for no other.
+                let has_moved = self.moved_at.is_some_and(|moved_at| first.input.created_at <= moved_at);
                 let waits = matches!(first.state.phase, Phase::Scheduled | Phase::Forward);
                 is_seen_at_once
+                    && !has_moved
                     && waits
                     && !self.begun.contains(&first.id)
                     && first.state.started_at.is_none()

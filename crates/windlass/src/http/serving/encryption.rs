@@ -41,11 +41,11 @@ pub(super) async fn encrypt(
 
 /// Answers a client that does not encrypt.
 async fn refuse(stream: &mut TcpStream) -> io::Result<()> {
-    // What was not read when a connection is closed would take the answer with it.
-    let mut request = [0; 4096];
-    stream.read(&mut request).await?;
     stream.write_all(SPEAKS_TLS).await?;
-    stream.shutdown().await
+    stream.shutdown().await?;
+    // What is not read when a connection is closed takes the answer with it.
+    while stream.read(&mut [0; 4096]).await? > 0 {}
+    Ok(())
 }
 
 /// Reads certificates that were replaced: on SIGHUP at once, otherwise within ten seconds.
