@@ -27,7 +27,7 @@ pub fn client_config(files: &ClientFiles) -> Result<Arc<ClientConfig>, TlsError>
     with_roots(roots, files.identity.as_ref())
 }
 
-/// The configuration of a client that uses no TLS, for libraries that want one all the same: it trusts nobody.
+/// The configuration of a client that uses no TLS, for libraries that need one nevertheless: it trusts nobody.
 ///
 /// # Errors
 /// Never in practice.

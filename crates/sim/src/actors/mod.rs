@@ -15,6 +15,7 @@ mod lease;
 mod limits;
 mod moves;
 mod nature;
+mod polls;
 mod repeater;
 mod rollouts;
 mod scheduler;

@@ -11,7 +11,7 @@ use windlass_core::{Millis, Name};
 use windlass_engine::{EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, WorkerReport};
 use windlass_store::{AttemptId, ClaimRequest, SessionId, Signal, WorkerState};
 
-use super::{commands, lease::Lease};
+use super::{commands, lease::Lease, polls::Polls};
 use crate::{
     config::WorkerConfig,
     judge::Seen,
@@ -38,15 +38,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 struct State {
     seq: u64,
-    /// The number of the newest poll, and the slots that it offers while it is open.
-    newest_poll: u64,
-    offered: Option<u32>,
-    open_polls: BTreeSet<u64>,
-    /// Whether polls were open at several servers at once: then attempts may arrive for more slots than are
-    /// free, or arrive twice.
-    has_overlapped: bool,
-    /// Attempts whose last report was answered since then, with the newest poll at that time.
-    settled: BTreeMap<String, u64>,
+    polls: Polls,
     server: usize,
     runs: BTreeMap<String, Run>,
     /// Unsent reports, by token.
@@ -99,7 +91,7 @@ impl Worker {
     async fn poll(self: Rc<Self>) {
         let mut failures = 0;
         loop {
-            while self.state.borrow().offered.is_some() {
+            while self.state.borrow().polls.offered.is_some() {
                 self.poll_ended.wait().await;
             }
             let sent = self.exchange(true, Vec::new(), self.poll_timeout()).await;
@@ -124,7 +116,7 @@ impl Worker {
     fn poll_beside(self: &Rc<Self>, newest_heard: Option<u64>, newest_sent: u64) {
         let state = self.state.borrow();
         let is_elsewhere = newest_heard.is_some_and(|heard| heard < newest_sent);
-        let offers_less = state.offered.is_some_and(|offered| offered < self.free(state.runs.len()));
+        let offers_less = state.polls.offered.is_some_and(|offered| offered < self.free(state.runs.len()));
         if !(self.config.attached && is_elsewhere && offers_less) {
             return;
         }
@@ -151,7 +143,7 @@ impl Worker {
                 self.news.wait().await;
                 continue;
             }
-            let newest_poll = self.state.borrow().newest_poll;
+            let newest_poll = self.state.borrow().polls.newest;
             match self.exchange(false, batch.clone(), REPORT_TIMEOUT_MS).await {
                 Some(answer) => {
                     failures = 0;
@@ -222,13 +214,8 @@ impl Worker {
         let called = world.call(Host::Worker(self.index), server, polls, Rc::new(serve));
         let answered: Option<Result<Result<ExchangeAnswer, EngineError>, Broken>> =
             world.at_most(timeout, called).await;
-        if polls {
-            let mut state = self.state.borrow_mut();
-            state.open_polls.remove(&seq);
-            if state.newest_poll == seq {
-                state.offered = None;
-                self.poll_ended.set();
-            }
+        if polls && self.state.borrow_mut().polls.end(seq) {
+            self.poll_ended.set();
         }
         let answer = answered?.ok()?.ok()?;
         self.state.borrow_mut().lease.renew(sent_at, answer.lease);
@@ -244,9 +231,7 @@ impl Worker {
         let free = self.free(state.runs.len());
         if polls {
             let seq = state.seq;
-            state.has_overlapped |= !state.open_polls.is_empty();
-            state.open_polls.insert(seq);
-            (state.newest_poll, state.offered) = (seq, Some(free));
+            state.polls.begin(seq, free);
         }
         let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
@@ -314,10 +299,7 @@ impl Worker {
         for attempt in answer.attempts {
             self.begin(attempt);
         }
-        // No answer can bring attempts that were settled before the oldest open poll was made.
-        let mut state = self.state.borrow_mut();
-        let oldest_poll = state.open_polls.first().copied().unwrap_or(state.newest_poll + 1);
-        state.settled.retain(|_, newest_poll| *newest_poll >= oldest_poll);
+        self.state.borrow_mut().polls.forget_settled();
     }
 
     fn begin(self: &Rc<Self>, attempt: HandedOut) {
@@ -325,8 +307,8 @@ impl Worker {
             let state = self.state.borrow();
             let known = state.runs.contains_key(&attempt.token)
                 || state.outbox.contains_key(&attempt.token)
-                || state.settled.contains_key(&attempt.token);
-            (known, state.has_overlapped && self.free(state.runs.len()) == 0)
+                || state.polls.has_settled(&attempt.token);
+            (known, state.polls.has_overlapped && self.free(state.runs.len()) == 0)
         };
         if known {
             return;
@@ -406,10 +388,7 @@ impl Worker {
             outgoing.reports.remove(0);
             if outgoing.reports.is_empty() {
                 state.outbox.remove(&sent.token);
-                if state.has_overlapped {
-                    let newest_poll = state.newest_poll;
-                    state.settled.insert(sent.token.clone(), newest_poll);
-                }
+                state.polls.settle(&sent.token);
             }
         }
     }

@@ -121,7 +121,7 @@ impl UniqueTasks {
                     && !world.config.is(Kind::Broker)
                     && !world.config.is(Kind::Devices)
                     && !world.config.is(Kind::FewBytes);
-                // A move forgets which tasks had begun. A task that waited beside one of them stands for no other.
+                // A move forgets which tasks had begun. After it, nothing is deduplicated to a task that waited beside one of them.
                 let has_moved = self.moved_at.is_some_and(|moved_at| first.input.created_at <= moved_at);
                 let waits = matches!(first.state.phase, Phase::Scheduled | Phase::Forward);
                 is_seen_at_once

@@ -113,12 +113,12 @@ fn one_of_several<'a>(file: &'a mut Table, section: &str, number: &str) -> anyho
     })?;
     let there = sections.len();
     let number: usize = number.parse().ok().filter(|number| *number <= there).with_context(|| {
-        format!("\"{number}\" is no section [[{section}]]: there are {there}. Write a number from 0 to {there}, which adds one")
+        format!("\"{number}\" is not a section [[{section}]]: there are {there}. Write a number from 0 to {there}, which adds one")
     })?;
     if number == there {
         sections.push(Value::Table(Table::new()));
     }
-    sections[number].as_table_mut().with_context(|| format!("`{section}` is no section"))
+    sections[number].as_table_mut().with_context(|| format!("`{section}` is not a section"))
 }
 
 /// A number, a boolean, an array or a table as in a file; everything else is a string.

@@ -124,7 +124,7 @@ fn the_schema_for_editors_is_the_one_in_the_reference() {
     let printed = Command::new(PROGRAM).args(["flow", "schema"]).output().unwrap();
     assert!(
         kept == text(&printed.stdout),
-        "write it anew with `windlass flow schema > docs/reference/flow.schema.json`"
+        "write it again with `windlass flow schema > docs/reference/flow.schema.json`"
     );
 }
 

@@ -1,0 +1,133 @@
+//! The configuration file, with the keys that variables set.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use windlass_api::Span;
+
+use super::{
+    parse_listen,
+    variables::{self, Variable},
+};
+use crate::{
+    brokers::{EventsSection, IntakeSection, QueueSection},
+    devices::DevicesSection,
+    sections,
+    task_list::TaskListSection,
+};
+
+fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    parse_listen(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
+}
+
+/// The configuration file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfigFile {
+    /// `[server]`
+    #[serde(default)]
+    pub(crate) server: ServerSection,
+    /// `[access]`: who may use the server.
+    #[serde(default)]
+    pub(crate) access: AccessSection,
+    /// `[queues.MODULE]`: modules that have their queues on a broker.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) queues: BTreeMap<String, QueueSection>,
+    /// `[[intake]]`: queues of a broker whose messages start tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "sections::several")]
+    pub(crate) intake: Vec<IntakeSection>,
+    /// `[[task_list]]`: lists in Consul whose entries start tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "sections::several")]
+    pub(crate) task_list: Vec<TaskListSection>,
+    /// `[events]`: where events of tasks are published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) events: Option<EventsSection>,
+    /// `[devices]`: the MQTT broker that devices are connected to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) devices: Option<DevicesSection>,
+}
+
+impl ConfigFile {
+    /// Reads the file, if there is one, and sets the keys that variables name.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a setting is invalid.
+    pub(super) fn load(file: Option<&Path>, variables: &[Variable]) -> anyhow::Result<Self> {
+        let text = match file {
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the configuration file {}", path.display()))?,
+            None => String::new(),
+        };
+        let in_file = || format!("in the configuration file {}", file.unwrap_or(Path::new("")).display());
+        if variables.is_empty() {
+            return toml::from_str(&text)
+                .map_err(|error| without_source(&error, &text))
+                .with_context(in_file);
+        }
+        let mut table: toml::Table =
+            toml::from_str(&text).map_err(|error| without_source(&error, &text)).with_context(in_file)?;
+        variables::set(&mut table, variables)?;
+        serde_path_to_error::deserialize(table).map_err(|error| {
+            let key = error.path().to_string();
+            anyhow::anyhow!(
+                "`{key}`, from the configuration file or its variable: {}",
+                error.into_inner().message()
+            )
+        })
+    }
+}
+
+/// The section `[server]`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerSection {
+    /// Address to listen on.
+    #[serde(default, deserialize_with = "listen")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// URL under which others reach the server.
+    pub(crate) advertise: Option<String>,
+    /// The store of the tasks.
+    pub(crate) store: Option<String>,
+    /// How long ended tasks are kept.
+    pub(crate) keep_tasks: Option<Span>,
+    /// How long log lines are kept.
+    pub(crate) keep_logs: Option<Span>,
+    /// The most connections of one client.
+    pub(crate) client_connections: Option<usize>,
+    /// The most MiB that the request bodies of one client may take at once.
+    pub(crate) client_body_mib: Option<usize>,
+    /// MiB of parameters and results of active tasks that are kept in memory; 0 = all of them.
+    pub(crate) resident_mib: Option<u64>,
+    /// File with the certificate of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// File with the authorities that issue certificates of clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+}
+
+/// The section `[access]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AccessSection {
+    /// Whether each request needs an access token.
+    pub(crate) tokens: Option<bool>,
+    /// File with an access token that an admin has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+}
+
+/// The error and line of a file, without the text of that line: it may contain a password.
+fn without_source(error: &toml::de::Error, text: &str) -> anyhow::Error {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    anyhow::anyhow!("line {line}: {}", error.message())
+}
