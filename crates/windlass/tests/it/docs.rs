@@ -102,6 +102,11 @@ fn access_tokens() {
 }
 
 #[test]
+fn tls() {
+    run("docs/operate/tls.md");
+}
+
+#[test]
 fn rollouts() {
     run("docs/operate/rollouts.md");
 }
