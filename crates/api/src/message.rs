@@ -81,16 +81,19 @@ pub struct StepMessage {
     pub reference: Option<String>,
 }
 
-/// What became of a step message: one message of a results queue.
+/// What became of a step message: one message of a results queue. The token alone says which step it is about; the task and
+/// the step are there for people and may be left out.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "PascalCase")]
 pub struct ResultMessage {
     /// Id of the task.
+    #[serde(default)]
     pub task_id: String,
     /// Index of the step.
+    #[serde(default)]
     pub cursor: usize,
     /// 0 = it was done, 1 = it was undone.
-    #[serde(rename = "Type", with = "type_number")]
+    #[serde(rename = "Type", with = "type_number", default = "forward")]
     #[schema(value_type = u8)]
     pub direction: Direction,
     /// What happened.
@@ -120,6 +123,10 @@ pub enum ResultEvent {
     Succeeded,
     /// The step failed, and the module does not retry it itself.
     Failed,
+}
+
+fn forward() -> Direction {
+    Direction::Forward
 }
 
 /// Serializes `Type` of the classic documents.

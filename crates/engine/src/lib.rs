@@ -30,5 +30,5 @@ pub use deciding::{Committer, Elsewhere, Inbox};
 pub use engine::*;
 pub use exchange::*;
 pub use queries::*;
-pub use services::{FAILING_AFTER, OfferedAt, Rounds, RoundsOf};
+pub use services::{FAILING_AFTER, OfferedAt, Rounds, RoundsOf, SentWatch};
 pub use windlass_schedule::rfc3339;

@@ -1,6 +1,6 @@
 //! The jars of servers that are written in Java, and the Java program that runs them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How to install Java and the jars.
 const HOW_TO_GET: &str = "apt-get install default-jre-headless maven, then crates/testkit/jars/fetch";
@@ -29,6 +29,11 @@ impl Jars {
     /// How to install what is missing, for the message of a test that is skipped.
     pub(crate) fn how_to_get() -> String {
         HOW_TO_GET.to_owned()
+    }
+
+    /// The folder of the product.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// All jars, in the form of Java's option `-cp`.

@@ -181,6 +181,12 @@ fn text(text: &str) -> Result<Vec<u8>> {
 }
 
 impl Server<KafkaProduct> {
+    /// The folder of its jars, among them Kafka's client library for Java.
+    #[must_use]
+    pub fn jars(&self) -> &Path {
+        self.product().jars.folder()
+    }
+
     /// Deletes a topic, even if clients use it.
     ///
     /// # Errors

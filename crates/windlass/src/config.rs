@@ -20,11 +20,12 @@ use crate::{
     brokers::{self, BrokerSettings, EventsSettings},
     devices::{self, DeviceSettings},
     http::ClientLimits,
+    job_api::JobApiSettings,
     task_list::{self, TaskListSettings},
     wire::StoreUrl,
 };
 use file::ConfigFile;
-pub(crate) use file::{AccessSection, ServerSection};
+pub(crate) use file::{AccessSection, ServerSection, listen};
 use variables::Variable;
 
 /// The default address.
@@ -128,6 +129,8 @@ pub(crate) struct ServerConfig {
     pub(crate) brokers: BrokerSettings,
     /// The task lists.
     pub(crate) task_lists: Vec<TaskListSettings>,
+    /// The job API; none = the server does not serve it.
+    pub(crate) jobs: Option<JobApiSettings>,
     /// The network of devices.
     pub(crate) devices: Option<DeviceSettings>,
 }
@@ -147,6 +150,7 @@ impl ServerConfig {
         };
         let brokers = brokers::read(file.queues, file.intake, file.events).context(place)?;
         let task_lists = task_list::read(file.task_list).context(place)?;
+        let jobs = file.asyncwork.map(JobApiSettings::read).transpose().context(place)?;
         let devices = devices::read(file.devices).context(place)?;
         let access = AccessConfig::of(access, file.access)?;
         let file = file.server;
@@ -170,6 +174,7 @@ impl ServerConfig {
             )?,
             brokers,
             task_lists,
+            jobs,
             devices,
         };
         if config.keep_tasks < KEEP_TASKS_MIN {
@@ -214,15 +219,21 @@ impl ServerConfig {
             Some(lack) if !insecure => anyhow::bail!(
                 "{} can be reached by other machines, and {lack}; or listen on 127.0.0.1, or give --insecure if the network \
                  itself keeps strangers out",
-                self.listen
+                self.reachable().unwrap_or(self.listen)
             ),
             _ => Ok(()),
         }
     }
 
-    /// Whether other machines can reach the address.
+    /// Whether other machines can reach the server.
     pub(crate) fn is_reachable(&self) -> bool {
-        !self.listen.ip().is_loopback()
+        self.reachable().is_some()
+    }
+
+    /// The first address of the server that other machines can reach.
+    fn reachable(&self) -> Option<SocketAddr> {
+        let of_jobs = self.jobs.as_ref().and_then(|jobs| jobs.listen);
+        [Some(self.listen), of_jobs].into_iter().flatten().find(|address| !address.ip().is_loopback())
     }
 
     /// The settings as a configuration file.
@@ -251,7 +262,17 @@ impl ServerConfig {
         let task_list = self.task_lists.iter().map(TaskListSettings::section).collect();
         let devices = self.devices.as_ref().map(DeviceSettings::section);
         let access = self.access.section();
-        Ok(toml::to_string(&ConfigFile { server, access, queues, intake, task_list, events, devices })?)
+        let asyncwork = self.jobs.as_ref().map(JobApiSettings::section);
+        Ok(toml::to_string(&ConfigFile {
+            server,
+            access,
+            queues,
+            intake,
+            task_list,
+            events,
+            asyncwork,
+            devices,
+        })?)
     }
 }
 

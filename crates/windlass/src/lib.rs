@@ -14,6 +14,7 @@ mod devices;
 mod doctor;
 pub mod flowfile;
 pub mod http;
+mod job_api;
 mod lead;
 mod loops;
 #[doc(hidden)]

@@ -38,6 +38,8 @@ const FEATURE_LEVEL: u32 = 1;
 /// A server that is ready to run.
 pub(crate) struct Server {
     listener: TcpListener,
+    jobs_listener: Option<TcpListener>,
+    jobs: Option<http::Jobs>,
     engine: Arc<Engine>,
     clock: Arc<SystemClock>,
     membership: Membership,
@@ -58,6 +60,14 @@ impl Server {
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let jobs_listener = match config.jobs.as_ref().and_then(|jobs| jobs.listen) {
+            Some(address) => Some(
+                TcpListener::bind(address)
+                    .await
+                    .with_context(|| format!("[asyncwork]: cannot listen on {address}"))?,
+            ),
+            None => None,
+        };
         let tls =
             config.tls.clone().map(ServerTls::open).transpose().context("cannot use TLS")?.map(Arc::new);
         let admin_token = config.access.admin_token_file.as_deref().map(access::read_file).transpose()?;
@@ -72,6 +82,11 @@ impl Server {
         let store = wire::open(&config.store, &clock, &address, config.resident).await?;
         let id = uuid::Uuid::new_v4();
         let engine = Arc::new(Engine::new(store, id.as_u64_pair().0));
+        let jobs = config.jobs.clone().map(|settings| {
+            let confirm = settings.confirm(engine.shares_its_store())?;
+            anyhow::Ok(http::Jobs { settings: Arc::new(settings), confirm })
+        });
+        let jobs = jobs.transpose().context("in the configuration file")?;
         // Must precede all due work.
         engine.is_ahead(clock.ahead());
         let me = ServerState {
@@ -88,6 +103,8 @@ impl Server {
         membership.run_once(clock.now()).await.context("cannot become a server of the store")?;
         Ok(Self {
             listener,
+            jobs_listener,
+            jobs,
             engine,
             clock,
             membership,
@@ -151,6 +168,7 @@ impl Server {
         let membership = Arc::new(membership);
         let mut running = Loops::default();
         let app = http::App::new(engine.clone(), clock.clone(), clients);
+        let app = app.with_jobs(self.jobs);
         let app = if access.tokens { app.requiring_tokens() } else { app };
         let app = Arc::new(match self.tls.clone() {
             Some(tls) => app.encrypted_by(tls),
@@ -198,8 +216,15 @@ impl Server {
         }
         let (outgrown, is_outgrown) = oneshot::channel();
         running.spawn("renews the membership", renew(membership.clone(), clock, outgrown));
+        let jobs = async {
+            match self.jobs_listener {
+                Some(listener) => http::serve_jobs(listener, app.clone()).await,
+                None => Ok(()),
+            }
+        };
+        let served = async { tokio::try_join!(http::serve(listener, app.clone(), shutdown), jobs) };
         let ended = tokio::select! {
-            served = http::serve(listener, app, shutdown) => served.context("the HTTP server failed"),
+            served = served => served.map(drop).context("the HTTP server failed"),
             error = running.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must stop")),
         };

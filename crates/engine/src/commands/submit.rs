@@ -58,14 +58,14 @@ impl Engine {
         results.pop().unwrap_or(Err(EngineError::Conflict))
     }
 
-    /// An id for a task that is accepted later, by [`Engine::submit_under`].
+    /// An id for a task that is accepted next or later, by [`Engine::submit_under`].
     #[must_use]
     pub fn next_task_id(&self, now: Now) -> TaskId {
         self.ids.next(now.wall)
     }
 
-    /// Accepts a task under an id that was recorded elsewhere before. The submission needs an idempotency key, by which
-    /// it is found when it was accepted before.
+    /// Accepts a task under an id of [`Engine::next_task_id`]. Where the id was recorded before, the submission needs an
+    /// idempotency key, by which the task is found when it was accepted before.
     ///
     /// # Errors
     /// When it is refused; nothing was accepted then.

@@ -33,7 +33,7 @@ pub(crate) use lease_keeper::LeaseRounds;
 pub use membership::{HEARTBEAT_EVERY, Membership, SERVICE_LEASE};
 pub(crate) use messenger::MESSAGES_MAX;
 pub use messenger::Messenger;
-pub use offering::OfferedAt;
+pub use offering::{OfferedAt, SentWatch};
 pub use outbox_relay::{OutboxRelay, WriteEvent};
 pub use queue_publisher::{QueuePublisher, QueuePublisherSettings, RESULTS_GROUP, WriteStep};
 pub use reclaimer::Reclaimer;

@@ -1,19 +1,65 @@
 //! The state of this server's queue publishers, for the code that wakes or queries them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use windlass_core::{Name, Timestamp};
+use windlass_core::{ActState, Action, Name, Task, TaskId, Timestamp};
 
 use windlass_store::{AttemptId, Claimed, SessionId, Signal};
+
+use crate::Engine;
 
 /// The queue publishers of this server, by module.
 #[derive(Debug, Default)]
 pub(crate) struct Offering {
     publishers: Mutex<BTreeMap<Name, QueuePublisher>>,
+    /// Tasks of which somebody waits for the first message.
+    watched: Mutex<HashMap<TaskId, Arc<Signal>>>,
+}
+
+/// Waits until this server has sent a message of a task, and the broker has confirmed it. Create it before the task is
+/// accepted, or the message may have been sent before.
+#[derive(Debug)]
+pub struct SentWatch<'a> {
+    offering: &'a Offering,
+    task: TaskId,
+    sent: Arc<Signal>,
+}
+
+impl SentWatch<'_> {
+    /// Returns once a message was sent and confirmed.
+    pub async fn sent(&self) {
+        self.sent.wait().await;
+    }
+}
+
+impl Drop for SentWatch<'_> {
+    fn drop(&mut self) {
+        self.offering.watched().remove(&self.task);
+    }
+}
+
+impl Engine {
+    /// Watches for the first message of a task that is accepted next, under this id.
+    #[must_use]
+    pub fn watch_sent(&self, task: TaskId) -> SentWatch<'_> {
+        let sent = Arc::<Signal>::default();
+        self.offering.watched().insert(task, sent.clone());
+        SentWatch { offering: &self.offering, task, sent }
+    }
+
+    /// Whether a ready attempt of the task is of a module whose attempts this server offers on a broker.
+    #[must_use]
+    pub fn offers_attempts_of(&self, task: &Task) -> bool {
+        let mut ready = task.open_acts().filter(|(_, act)| act.state == ActState::Ready);
+        ready.any(|(key, _)| {
+            let module = task.action(key).and_then(Action::worker).map(|(module, _)| module);
+            module.is_some_and(|module| self.offering.of(module).is_some())
+        })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -92,6 +138,23 @@ impl Offering {
     /// The queue in which this server offers the attempts of a module.
     pub(crate) fn of(&self, module: &Name) -> Option<OfferedAt> {
         self.with(|publishers| publishers.get(module).map(|publisher| publisher.place.clone()))
+    }
+
+    /// Messages of these tasks were sent, and confirmed by the broker.
+    pub(crate) fn were_sent(&self, tasks: impl IntoIterator<Item = TaskId>) {
+        let watched = self.watched();
+        if watched.is_empty() {
+            return;
+        }
+        for task in tasks {
+            if let Some(sent) = watched.get(&task) {
+                sent.set();
+            }
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, HashMap<TaskId, Arc<Signal>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<Name, QueuePublisher>) -> T) -> T {

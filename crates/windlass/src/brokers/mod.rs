@@ -5,7 +5,7 @@
 //! | `settings.rs`, `url.rs` | the configuration of brokers |
 //! | `uses.rs` | refuses a queue with two uses |
 //! | `check.rs` | refuses names and kinds that a broker does not support |
-//! | `step.rs` | a step as a message |
+//! | `step.rs`, `job.rs` | a step as a message: the classic document, the event of a job |
 //! | `ending.rs` | the shutdown of queue publishers and elected intakes |
 //! | `consume.rs` | consumes a queue and settles its messages |
 //! | `portion.rs` | how many messages are read at once |
@@ -22,6 +22,7 @@ mod election;
 mod ending;
 mod events;
 mod intake;
+mod job;
 mod leader;
 mod pointer;
 mod portion;
@@ -39,12 +40,15 @@ use std::{
 use anyhow::Context as _;
 use tokio::sync::watch;
 use windlass_brokers::{Broker, Queue};
-use windlass_engine::{loops, services::QueuePublisher};
+use windlass_engine::{
+    loops,
+    services::{QueuePublisher, WriteStep},
+};
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use election::Election;
-use settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue};
+use settings::{MessageFormat, PLACE_OF_EVENTS, place_of_intake, place_of_queue};
 
 pub(crate) use check::{Keys, queue as check_queue};
 #[cfg(feature = "consul")]
@@ -131,7 +135,10 @@ impl Brokers {
             }
             let mut chance = [0; 8];
             getrandom::fill(&mut chance).context("cannot get random bytes from the operating system")?;
-            let writer = Arc::new(step::Writer);
+            let writer: Arc<dyn WriteStep> = match queue.format {
+                MessageFormat::Step => Arc::new(step::Writer),
+                MessageFormat::Job => Arc::new(job::Writer),
+            };
             let chance = u64::from_ne_bytes(chance);
             let publisher =
                 QueuePublisher::new(engine.clone(), broker.clone(), writer, queue.publisher, chance);

@@ -50,6 +50,26 @@ pub(crate) struct QueueSection {
     /// The number of steps that may wait on the broker at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<u32>,
+    /// The format of its messages. Default: the classic document of a step.
+    #[serde(default, skip_serializing_if = "MessageFormat::is_step")]
+    pub(crate) message: MessageFormat,
+}
+
+/// The format of the messages of a module's queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MessageFormat {
+    /// The classic document of a step.
+    #[default]
+    Step,
+    /// The event of a job: `{"jobId","name","value"}`.
+    Job,
+}
+
+impl MessageFormat {
+    fn is_step(&self) -> bool {
+        *self == Self::Step
+    }
 }
 
 /// A section `[[intake]]`: messages of a queue start tasks.
@@ -135,6 +155,7 @@ pub(crate) struct BrokerSettings {
 pub(crate) struct OfferedQueue {
     pub(crate) broker: BrokerUrl,
     pub(crate) publisher: QueuePublisherSettings,
+    pub(super) format: MessageFormat,
 }
 
 impl PartialEq for OfferedQueue {
@@ -154,6 +175,7 @@ impl OfferedQueue {
             kind: self.publisher.queue.kind.clone(),
             results: Some(self.publisher.results.name.clone()),
             window: Some(self.publisher.window),
+            message: self.format,
         }
     }
 }
@@ -230,7 +252,7 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
 }
 
 fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
-    let QueueSection { broker, queue, kind, results, window } = section;
+    let QueueSection { broker, queue, kind, results, window, message: format } = section;
     let name = Name::new(module)
         .map_err(|error| anyhow::anyhow!("{module:?} is not a name of a module: {error}"))?;
     ensure!(
@@ -252,6 +274,7 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     Ok(OfferedQueue {
         broker: BrokerUrl::new(broker),
         publisher: QueuePublisherSettings { module: name, queue, results, window },
+        format,
     })
 }
 
@@ -260,7 +283,14 @@ mod tests {
     use super::*;
 
     fn section(broker: &str) -> QueueSection {
-        QueueSection { broker: broker.to_owned(), queue: None, kind: None, results: None, window: None }
+        QueueSection {
+            broker: broker.to_owned(),
+            queue: None,
+            kind: None,
+            results: None,
+            window: None,
+            message: MessageFormat::Step,
+        }
     }
 
     fn read_one(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {

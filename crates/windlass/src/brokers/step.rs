@@ -2,6 +2,7 @@
 //! header.
 
 use bytes::Bytes;
+use serde::Serialize;
 use windlass_api::{FORWARD_KEY_HEADER, KEY_HEADER, StepMessage, TOKEN_HEADER};
 use windlass_brokers::Message;
 use windlass_core::{ActKey, Action, Direction, Millis, RetryBy, RollbackParams, Task};
@@ -56,20 +57,26 @@ fn full(attempt: &HandedOut) -> StepMessage {
 }
 
 fn message(attempt: &HandedOut, mut document: StepMessage, has_headers: bool) -> Message {
-    let key = effect_key(&attempt.task, attempt.id.key);
-    let forward_key = rolled_back_key(&attempt.task, attempt.id.key);
+    if !has_headers {
+        (document.token, document.key) =
+            (Some(attempt.token.clone()), Some(effect_key(&attempt.task, attempt.id.key)));
+        document.forward_key = rolled_back_key(&attempt.task, attempt.id.key);
+    }
+    with_headers(attempt, &document, has_headers)
+}
+
+/// The message of an attempt: its token and idempotency keys are in headers, if its queue has headers.
+pub(super) fn with_headers(attempt: &HandedOut, document: &impl Serialize, has_headers: bool) -> Message {
     let mut headers = Vec::new();
     if has_headers {
         headers.push((TOKEN_HEADER.to_owned(), attempt.token.clone()));
-        headers.push((KEY_HEADER.to_owned(), key));
+        headers.push((KEY_HEADER.to_owned(), effect_key(&attempt.task, attempt.id.key)));
+        let forward_key = rolled_back_key(&attempt.task, attempt.id.key);
         headers.extend(forward_key.map(|key| (FORWARD_KEY_HEADER.to_owned(), key)));
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
-    } else {
-        (document.token, document.key) = (Some(attempt.token.clone()), Some(key));
-        document.forward_key = forward_key;
     }
-    // Serialization of this type cannot fail.
-    let body = serde_json::to_vec(&document).unwrap_or_default();
+    // Serialization of these types cannot fail.
+    let body = serde_json::to_vec(document).unwrap_or_default();
     Message {
         id: attempt.token.clone(),
         key: attempt.task.id.to_string(),

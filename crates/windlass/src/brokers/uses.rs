@@ -72,7 +72,7 @@ fn check_leaders(settings: &BrokerSettings) -> anyhow::Result<()> {
 fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
     let mut firsts: BTreeMap<(&BrokerUrl, &str), &OfferedQueue> = BTreeMap::new();
     for queue in queues {
-        let OfferedQueue { broker, publisher } = queue;
+        let OfferedQueue { broker, publisher, .. } = queue;
         let results = &publisher.results;
         let first = *firsts.entry((broker, &results.name)).or_insert(queue);
         ensure!(
@@ -89,10 +89,17 @@ fn check_answers(queues: &[OfferedQueue]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{IntakeSection, QueueSection, leader::LeaderSection, read};
+    use super::super::{IntakeSection, QueueSection, leader::LeaderSection, read, settings::MessageFormat};
 
     fn section(broker: &str) -> QueueSection {
-        QueueSection { broker: broker.to_owned(), queue: None, kind: None, results: None, window: None }
+        QueueSection {
+            broker: broker.to_owned(),
+            queue: None,
+            kind: None,
+            results: None,
+            window: None,
+            message: MessageFormat::Step,
+        }
     }
 
     fn intake(queue: &str) -> IntakeSection {

@@ -17,11 +17,12 @@ use super::{
 use crate::{
     brokers::{EventsSection, IntakeSection, QueueSection},
     devices::DevicesSection,
+    job_api::AsyncworkSection,
     sections,
     task_list::TaskListSection,
 };
 
-fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+pub(crate) fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
     parse_listen(&String::deserialize(deserializer)?).map(Some).map_err(de::Error::custom)
 }
 
@@ -47,6 +48,9 @@ pub(crate) struct ConfigFile {
     /// `[events]`: where events of tasks are published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<EventsSection>,
+    /// `[asyncwork]`: the job API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) asyncwork: Option<AsyncworkSection>,
     /// `[devices]`: the MQTT broker that devices are connected to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) devices: Option<DevicesSection>,

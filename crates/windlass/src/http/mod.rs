@@ -17,6 +17,7 @@ mod devices;
 mod exchange;
 mod flows;
 mod health;
+mod jobs;
 mod leaders;
 mod limits;
 mod locks;
@@ -35,22 +36,24 @@ mod triggers;
 mod workers;
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{Router, extract::Request, middleware};
+use utoipa_axum::router::OpenApiRouter;
 use windlass_core::Millis;
 use windlass_engine::Engine;
 use windlass_store::{Clock, Now};
 use windlass_tls::ServerTls;
 
 pub(crate) use access::store_uses;
+pub(crate) use jobs::{JobParams, Jobs};
 pub use metrics::Metrics;
 pub use openapi::document;
 pub(crate) use serving::encryption::refresh_certificates;
+pub(crate) use serving::serve_jobs;
 pub use serving::{serve, shutdown::Shutdown};
-#[cfg(feature = "consul")]
 pub(crate) use submit::LABEL_BYTES_MAX;
 pub(crate) use submit::{enqueued::EnqueuedReader, idempotency::KEY_BYTES_MAX};
 pub(crate) use tasks::{events::event_document, view, view::status};
@@ -104,11 +107,12 @@ pub struct App {
     clients: ClientLimits,
     bodies: BodyBudget,
     worker_bodies: BodyBudget,
-    hosts: OnceLock<Hosts>,
     /// What is known of access tokens; `None` = the server asks for none.
     access: Option<Access>,
     /// What connections are encrypted with; `None` = they are not.
     tls: Option<Arc<ServerTls>>,
+    /// The job API; `None` = the server does not serve it.
+    jobs: Option<Jobs>,
     begun: Instant,
 }
 
@@ -124,9 +128,9 @@ impl App {
             clients,
             bodies: BodyBudget::of_clients(&clients),
             worker_bodies: BodyBudget::of_workers(&clients),
-            hosts: OnceLock::new(),
             access: None,
             tls: None,
+            jobs: None,
             begun: Instant::now(),
         }
     }
@@ -141,6 +145,12 @@ impl App {
     #[must_use]
     pub fn encrypted_by(self, tls: Arc<ServerTls>) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// The same with the job API.
+    #[must_use]
+    pub(crate) fn with_jobs(self, jobs: Option<Jobs>) -> Self {
+        Self { jobs, ..self }
     }
 
     /// Tokens were created or revoked here.
@@ -164,24 +174,24 @@ impl App {
         let begun = self.begun;
         move || uptime_since(begun)
     }
-
-    /// Which hosts it answers to; the careful choice until a listener is known.
-    fn hosts(&self) -> Hosts {
-        self.hosts.get().copied().unwrap_or(Hosts::Loopback)
-    }
 }
 
 fn uptime_since(begun: Instant) -> Millis {
     Millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Everything the server answers.
+/// Everything the server answers, at an address of this machine.
 pub fn router(app: Arc<App>) -> Router {
-    let (router, _) = openapi::router().split_for_parts();
+    answering(openapi::router(), app, Hosts::Loopback)
+}
+
+/// Answers requests for these hosts.
+fn answering(routes: OpenApiRouter<Arc<App>>, app: Arc<App>, hosts: Hosts) -> Router {
+    let (router, _) = routes.split_for_parts();
     router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(app.clone(), guard::around))
+        .layer(middleware::from_fn_with_state((app.clone(), hosts), guard::around))
         .with_state(app)
 }
 

@@ -13,8 +13,8 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    App, alarms, answer::bytes_response, device_messages, devices, exchange, flows, health, leaders, limits,
-    locks, metrics, queues, rollouts, servers, tasks, tasks::classic::ClassicTask,
+    App, alarms, answer::bytes_response, device_messages, devices, exchange, flows, health, jobs, leaders,
+    limits, locks, metrics, queues, rollouts, servers, tasks, tasks::classic::ClassicTask,
     tasks::classic_queue::ClassicQueue, tokens, triggers, workers,
 };
 
@@ -28,6 +28,7 @@ use super::{
     modifiers(&Bearer),
     tags(
         (name = "tasks", description = "Starting tasks, looking at them, steering them"),
+        (name = "jobs", description = "The job API, for clients of `/api/asyncwork`"),
         (name = "flows", description = "The catalogue of flows"),
         (name = "workers", description = "Doing the work"),
         (name = "queues", description = "The work of each module"),
@@ -46,6 +47,7 @@ use super::{
         ClassicQueue,
         windlass_api::ClassicDevice,
         windlass_api::ClassicJobStarted,
+        windlass_api::JobEvent,
         windlass_api::StepMessage,
         windlass_api::ResultMessage
     ))
@@ -71,6 +73,7 @@ impl Modify for Bearer {
 pub(super) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Contract::openapi())
         .merge(tasks::routes())
+        .merge(jobs::routes())
         .merge(flows::routes())
         .merge(exchange::routes())
         .merge(workers::routes())
@@ -88,6 +91,11 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .merge(health::routes())
         .routes(routes!(metrics::scrape))
         .routes(routes!(show))
+}
+
+/// The endpoints of the job API, and `/healthz`.
+pub(super) fn jobs_router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().merge(jobs::routes()).merge(health::routes())
 }
 
 /// The contract as pretty JSON, with a newline at the end.

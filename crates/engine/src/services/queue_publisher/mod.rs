@@ -322,12 +322,12 @@ impl QueuePublisher {
     async fn publish(&self, batch: Batch, now: Now) -> bool {
         let outcomes = self.broker.publish(&self.settings.queue, &batch.messages).await;
         let mut state = self.state();
-        let (mut went, mut failure) = (false, None);
+        let (mut sent, mut failure) = (Vec::new(), None);
         for (id, outcome) in batch.ids.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {
                     state.offers.was_sent(id, now.mono);
-                    went = true;
+                    sent.push(id.task);
                 }
                 // This broker has a lower limit than its product usually has: it gets a shorter message. If that is too
                 // large as well, the attempt fails.
@@ -340,9 +340,10 @@ impl QueuePublisher {
         }
         match &failure {
             Some(error) => self.has_failed(error, now),
-            None if went => self.trouble.ends(),
+            None if !sent.is_empty() => self.trouble.ends(),
             None => {}
         }
+        self.engine.offering.were_sent(sent);
         failure.is_none()
     }
 

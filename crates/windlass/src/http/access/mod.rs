@@ -27,7 +27,9 @@ use hyper::body::Body as _;
 use windlass_core::TaskId;
 use windlass_engine::{AccessSecret, EngineError, is_same_hash};
 
-use crate::http::{App, answer::problem::Refused, serving::connections::Connection};
+use crate::http::{
+    App, answer::problem::Refused, jobs::JobId, request::Query, serving::connections::Connection,
+};
 use failures::{Failures, Verdict};
 use known::{KNOWN_FOR, KnownToken, KnownTokens};
 use table::{Need, Rule, Scoped};
@@ -52,7 +54,7 @@ impl Access {
 }
 
 /// Lets a request in, or refuses it. `route` is the route that it meets, if any.
-pub(crate) async fn admit(app: &App, route: Option<&str>, parts: &mut Parts) -> Result<Grant, Refused> {
+pub(crate) async fn admit(app: &Arc<App>, route: Option<&str>, parts: &mut Parts) -> Result<Grant, Refused> {
     let Some(access) = &app.access else { return Ok(Grant::open()) };
     let rule = route.and_then(|route| table::rule(&parts.method, route));
     if let Some(Rule { need: Need::Nothing | Need::Signature, .. }) = rule {
@@ -77,7 +79,7 @@ pub(crate) async fn admit(app: &App, route: Option<&str>, parts: &mut Parts) -> 
 }
 
 /// Lets a request to a trigger in that checks no signature: it needs the token of an operator.
-pub(crate) async fn admit_unsigned(app: &App, parts: &mut Parts) -> Result<(), Refused> {
+pub(crate) async fn admit_unsigned(app: &Arc<App>, parts: &mut Parts) -> Result<(), Refused> {
     let Some(access) = &app.access else { return Ok(()) };
     let token = authenticate(app, access, parts).await?;
     let rule = Rule { need: Need::Operator, scoped: Scoped::Server };
@@ -150,7 +152,12 @@ fn client(parts: &Parts) -> IpAddr {
 }
 
 /// Whether a token may do what the request asks for, as far as its head says.
-async fn permit(app: &App, token: Arc<KnownToken>, rule: Rule, parts: &mut Parts) -> Result<Grant, Refused> {
+async fn permit(
+    app: &Arc<App>,
+    token: Arc<KnownToken>,
+    rule: Rule,
+    parts: &mut Parts,
+) -> Result<Grant, Refused> {
     let (name, role) = (&token.token.name, token.token.role);
     if !rule.need.is_met_by(role) {
         return Err(Refused::forbidden(format!(
@@ -167,7 +174,12 @@ async fn permit(app: &App, token: Arc<KnownToken>, rule: Rule, parts: &mut Parts
     Ok(grant)
 }
 
-async fn check_scope(app: &App, grant: &Grant, scoped: Scoped, parts: &mut Parts) -> Result<(), Refused> {
+async fn check_scope(
+    app: &Arc<App>,
+    grant: &Grant,
+    scoped: Scoped,
+    parts: &mut Parts,
+) -> Result<(), Refused> {
     match scoped {
         // The handler asks.
         Scoped::Body | Scoped::Answer => Ok(()),
@@ -175,6 +187,14 @@ async fn check_scope(app: &App, grant: &Grant, scoped: Scoped, parts: &mut Parts
         Scoped::FlowInPath => grant.flow(&in_path(parts, "name").await?),
         Scoped::QueueInPath => grant.queue(&in_path(parts, "name").await?),
         Scoped::FlowInQuery => grant.flow_filter(only_flow(parts).as_deref()),
+        Scoped::JobInQuery => {
+            let Query(JobId(id)) = Query::from_request_parts(parts, app).await?;
+            match app.engine.task(id).await {
+                Ok(loaded) => grant.flow(&loaded.task.flow.name),
+                Err(EngineError::UnknownTask(_)) => Err(Refused::unknown_job(id)),
+                Err(error) => Err(error.into()),
+            }
+        }
         Scoped::TaskInPath => {
             let text = in_path(parts, "id").await?;
             let unknown = || Refused::unknown_task(format!("there is no task {text:?}"));

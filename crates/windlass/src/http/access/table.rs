@@ -45,6 +45,8 @@ pub(crate) enum Scoped {
     TaskInPath,
     /// The flow that the query filters by: a limited token must filter.
     FlowInQuery,
+    /// The flow of the job in the query.
+    JobInQuery,
     /// What is in the body. The handler asks [`Grant`](super::Grant) once it has read it.
     Body,
     /// What is in the answer. The handler leaves out what [`Grant`](super::Grant) does not have.
@@ -76,10 +78,17 @@ impl Need {
 }
 
 use Need::{Admin, Nothing, Operator, Signature, Viewer, Worker};
-use Scoped::{Answer, Body, FlowInPath, FlowInQuery, QueueInPath, Server, TaskInPath};
+use Scoped::{Answer, Body, FlowInPath, FlowInQuery, JobInQuery, QueueInPath, Server, TaskInPath};
 
 /// The table, in the order of `openapi.json`.
 const TABLE: &[(&str, &str, Need, Scoped)] = &[
+    ("GET", "/api/asyncwork", Viewer, JobInQuery),
+    ("POST", "/api/asyncwork", Operator, Body),
+    ("POST", "/api/asyncwork/cancel", Operator, JobInQuery),
+    ("POST", "/api/asyncwork/pause", Operator, JobInQuery),
+    ("GET", "/api/asyncwork/result", Viewer, JobInQuery),
+    ("POST", "/api/asyncwork/resume", Operator, JobInQuery),
+    ("GET", "/api/asyncwork/state", Viewer, JobInQuery),
     ("GET", "/healthz", Nothing, Server),
     ("GET", "/metrics", Viewer, Server),
     ("GET", "/openapi.json", Nothing, Server),

@@ -153,6 +153,30 @@ impl Refused {
         Self::new(StatusCode::NOT_FOUND, "unknown-attempt", "There is no such attempt", detail)
     }
 
+    /// The server does not serve the job API.
+    pub(crate) fn no_job_api() -> Self {
+        let detail =
+            "this server has no job API: add the section [asyncwork] with `flow` to its configuration file";
+        Self::new(StatusCode::NOT_FOUND, "no-job-api", "The server has no job API", detail)
+    }
+
+    /// There is no job of this id.
+    pub(crate) fn unknown_job(id: impl fmt::Display) -> Self {
+        let detail = format!("there is no job {id}");
+        Self::new(StatusCode::NOT_FOUND, "unknown-job", "There is no such job", detail)
+    }
+
+    /// The job has no result.
+    pub(crate) fn no_job_result(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "no-job-result", "The job has no result", detail)
+    }
+
+    /// The broker did not confirm the event of a job in time.
+    pub(crate) fn event_not_confirmed(detail: impl Into<String>) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "event-not-confirmed", "The broker did not confirm the event", detail).temporary()
+    }
+
     /// There is no flow of this name and version.
     pub(crate) fn unknown_flow(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown-flow", "There is no such flow", detail)

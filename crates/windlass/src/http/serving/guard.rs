@@ -40,14 +40,14 @@ impl Hosts {
 
 /// Goes around every request.
 pub(crate) async fn around(
-    State(app): State<Arc<App>>,
+    State((app, hosts)): State<(Arc<App>, Hosts)>,
     route: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Response {
     let method = request.method().clone();
     let route = route.as_ref().map(MatchedPath::as_str);
-    let response = match check(app.hosts(), &method, request.uri(), request.headers()) {
+    let response = match check(hosts, &method, request.uri(), request.headers()) {
         Ok(()) => admitted(&app, route, request, next).await,
         Err(refused) => refused.into_response(),
     };

@@ -34,11 +34,12 @@ use tokio::{
     time::{self, Instant, Sleep},
 };
 use tower_service::Service as _;
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::http::{
     App,
     answer::problem::Refused,
-    router,
+    answering, openapi,
     serving::{
         connections::{Connection, Connections},
         guard::Hosts,
@@ -68,9 +69,26 @@ pub async fn serve(
     app: Arc<App>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    serve_routes(listener, openapi::router(), app, shutdown).await
+}
+
+/// Answers requests of the job API alone, until the server stops.
+///
+/// # Errors
+/// When the address the listener is bound to cannot be read.
+pub(crate) async fn serve_jobs(listener: TcpListener, app: Arc<App>) -> io::Result<()> {
+    let shutdown = app.clone();
+    serve_routes(listener, openapi::jobs_router(), app, async move { shutdown.shutdown.begun().await }).await
+}
+
+async fn serve_routes(
+    listener: TcpListener,
+    routes: OpenApiRouter<Arc<App>>,
+    app: Arc<App>,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     let hosts = Hosts::of_listener(listener.local_addr()?.ip());
-    app.hosts.get_or_init(|| hosts);
-    let router = router(app.clone());
+    let router = answering(routes, app.clone(), hosts);
     let connections = Arc::new(Connections::new(app.clients.connections));
     let mut tasks = JoinSet::new();
     let mut shutdown = pin!(shutdown);

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Write as _},
+    net::TcpListener,
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
@@ -45,6 +46,25 @@ fn over_sqs() {
         ("AWS_SECRET_ACCESS_KEY", "secret"),
     ];
     over("sqs.md", "boto3", &variables);
+}
+
+/// The workers of `examples/job-api`: one in Python, and one in Java, which is compiled against the jars of the server.
+#[test]
+fn jobs_over_kafka() {
+    let Some(server) = Kafka::start().unwrap() else { return };
+    if !["javac -version", &format!("{PYTHON} -c 'import confluent_kafka'")].iter().all(|command| works(command)) {
+        return;
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let jars = server.jars().display().to_string();
+    let python = tempfile::tempdir().expect("temporary folder");
+    symlink(PYTHON, python.path().join("python3")).expect("a link");
+    let programs = Path::new(PROGRAM).parent().expect("a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{path}", python.path().display(), programs.display());
+    let variables =
+        [("BROKER", &*server.url()), ("JARS", &jars), ("JOBS_PORT", &port), ("PATH", &path)];
+    run_parts("examples/job-api/README.md", &[], &variables);
 }
 
 /// Runs a page whose modules need this package of Python, Go, and the example of the Rust client.
