@@ -56,11 +56,6 @@ enum Started {
 }
 
 impl<P: Product> Server<P> {
-    /// The product.
-    pub(crate) fn product(&self) -> &P {
-        &self.product
-    }
-
     /// Starts a server for this test alone, with the product's default durability. Returns nothing if it is not installed.
     ///
     /// # Errors

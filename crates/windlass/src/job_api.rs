@@ -71,6 +71,11 @@ impl JobApiSettings {
         Ok(Self { listen, flow, flows, confirm })
     }
 
+    /// The settings of a job API in which each job runs the flow of its name, or else `flow`.
+    pub(crate) fn of_flows(flow: Name, flows: BTreeMap<String, Name>) -> Self {
+        Self { listen: None, flow, flows, confirm: None }
+    }
+
     /// The settings as a section of a configuration file.
     pub(crate) fn section(&self) -> AsyncworkSection {
         let flows = self.flows.iter().map(|(job, flow)| (job.clone(), flow.to_string()));

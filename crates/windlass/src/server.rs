@@ -82,10 +82,7 @@ impl Server {
         let store = wire::open(&config.store, &clock, &address, config.resident).await?;
         let id = uuid::Uuid::new_v4();
         let engine = Arc::new(Engine::new(store, id.as_u64_pair().0));
-        let jobs = config.jobs.clone().map(|settings| {
-            let confirm = settings.confirm(engine.shares_its_store())?;
-            anyhow::Ok(http::Jobs { settings: Arc::new(settings), confirm })
-        });
+        let jobs = config.jobs.clone().map(|settings| http::Jobs::new(settings, engine.shares_its_store()));
         let jobs = jobs.transpose().context("in the configuration file")?;
         // Must precede all due work.
         engine.is_ahead(clock.ahead());

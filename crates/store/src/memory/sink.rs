@@ -126,7 +126,7 @@ impl RowSink for MemorySink {
         let refused = {
             let mut inner = self.inner();
             let tables = &mut inner.tables;
-            let refused = batch.changes.iter().find_map(|change| tables.refuses(change));
+            let refused = batch.changes.iter().find_map(|change| tables.refuses_staged(change));
             for change in &batch.changes {
                 if let Change::Task(change) = change {
                     tables.lay_down(change.task.id, batch.resting.get(&change.task.id).cloned());

@@ -48,7 +48,8 @@ use windlass_store::{Clock, Now};
 use windlass_tls::ServerTls;
 
 pub(crate) use access::store_uses;
-pub(crate) use jobs::{JobParams, Jobs};
+pub(crate) use jobs::JobParams;
+pub use jobs::Jobs;
 pub use metrics::Metrics;
 pub use openapi::document;
 pub(crate) use serving::encryption::refresh_certificates;
@@ -149,7 +150,7 @@ impl App {
 
     /// The same with the job API.
     #[must_use]
-    pub(crate) fn with_jobs(self, jobs: Option<Jobs>) -> Self {
+    pub fn with_jobs(self, jobs: Option<Jobs>) -> Self {
         Self { jobs, ..self }
     }
 

@@ -21,6 +21,8 @@ mod failover;
 mod flows;
 mod hints;
 mod http;
+#[cfg(all(feature = "kafka", feature = "redis"))]
+mod jobs;
 mod keeping_back;
 mod lead;
 mod malformed;

@@ -141,12 +141,17 @@ impl DeviceKeeper {
                 entries.extend(kept(message, subject, now));
             }
         }
+        let read_in = self.engine.store.generation();
         self.settle(answers, &mut entries, now).await?;
         self.fire(led, messages, now).await?;
         if !entries.is_empty() {
             changes.push(Change::Journal(entries));
         }
         if !self.commit_presence(led, changes, now).await? && self.hears_again_after_conflict(generation) {
+            return Ok(false);
+        }
+        // A write had failed: the tasks that the answers were compared with may be staged changes that were never written.
+        if self.engine.store.generation() != read_in {
             return Ok(false);
         }
         if !is_planted(Bug::AnswersAcknowledgedEarly) {

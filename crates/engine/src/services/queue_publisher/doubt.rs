@@ -5,7 +5,7 @@ use windlass_core::Millis;
 use windlass_store::Now;
 
 use crate::{
-    EngineError,
+    EngineError, HandedOut,
     services::queue_publisher::{QueuePublisher, RESULTS_GROUP, offers::Seen},
 };
 
@@ -20,10 +20,11 @@ pub(super) struct Doubt {
 }
 
 impl QueuePublisher {
-    /// Checks whether the broker still has the messages it received, and marks lost ones to be sent again.
-    pub(super) async fn look(&self, now: Now) -> Result<(), EngineError> {
+    /// Checks whether the broker still has the messages it received, and marks lost ones to be sent again. Returns whether
+    /// the broker has answered.
+    pub(super) async fn look(&self, now: Now) -> Result<bool, EngineError> {
         match self.try_look(now).await {
-            Ok(None) => Ok(()),
+            Ok(None) => Ok(true),
             Ok(Some(doubt)) => {
                 // The effects of the answers are in the store.
                 self.compare(now).await?;
@@ -32,13 +33,23 @@ impl QueuePublisher {
                     let (queue, module) = (&self.settings.queue, &self.settings.module);
                     tracing::warn!(%queue, %module, count, "the broker lost messages: sending them again");
                 }
-                Ok(())
+                Ok(true)
             }
             Err(error) => {
                 self.has_failed(&error, now);
-                Ok(())
+                Ok(false)
             }
         }
+    }
+
+    /// Claims an attempt that shows whether a broker that can be inspected accepts messages again. Nothing else would show
+    /// it while all messages that were sent wait there. Without a ready attempt the failure is over.
+    pub(super) async fn claim_probe(&self, now: Now) -> Result<Vec<HandedOut>, EngineError> {
+        let probe = self.claim(1, now).await?;
+        if probe.is_empty() {
+            self.trouble.ends();
+        }
+        Ok(probe)
     }
 
     /// Inspects the queue, or, after a doubt, how far the answers are read. Returns the doubt once all its answers are
@@ -66,7 +77,6 @@ impl QueuePublisher {
         };
         let mut state = self.state();
         if state.offers.is_empty() {
-            self.trouble.ends();
             return Ok(None);
         }
         Ok(state.offers.is_doubtful(&seen, now.mono).then_some(seen))

@@ -157,19 +157,24 @@ impl QueuePublisher {
             return Ok(rest);
         }
         let is_time = self.state().looked_at.is_none_or(|at| now.mono.0 >= at.0 + LOOK_EVERY.0);
+        let mut has_answered = false;
         if is_time {
             self.state().looked_at = Some(now.mono);
             self.let_go(now).await?;
-            self.look(now).await?;
+            has_answered = self.look(now).await?;
         }
         let round = ROUND_MAX.min(self.engine.store.loads_at_once());
         let sent = self.send_again(round, now).await?;
         // Attempts that cannot be sent wait in the store, where other workers may claim them.
         let is_away = self.trouble.is_away();
-        let fresh = if is_away { Vec::new() } else { self.claim(round, now).await? };
         if is_away {
             self.release_unsent(now).await?;
         }
+        let fresh = match is_away {
+            false => self.claim(round, now).await?,
+            true if has_answered && self.state().offers.unsent(1).is_empty() => self.claim_probe(now).await?,
+            true => Vec::new(),
+        };
         let is_full = fresh.len() == round;
         self.send(fresh, now).await;
         self.tell_trouble(now).await?;

@@ -79,6 +79,18 @@ impl Tables {
         Some(outcome).filter(|outcome| *outcome != Outcome::Committed)
     }
 
+    /// The same for a change that was staged before. The sweep may have deleted the row of a resolved alarm meanwhile; the
+    /// change brings it back.
+    pub(super) fn refuses_staged(&mut self, change: &Change) -> Option<Outcome> {
+        match change {
+            Change::Alarm(AlarmChange { alarm: Some(alarm), .. }) if !self.alarms.contains_key(&alarm.id) => {
+                self.write(change);
+                None
+            }
+            change => self.refuses(change),
+        }
+    }
+
     /// Writes a change that fits.
     pub(super) fn write(&mut self, change: &Change) {
         match change {

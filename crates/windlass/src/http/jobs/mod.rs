@@ -18,7 +18,7 @@ use axum::{
 use tokio::time::{Instant, timeout_at};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_core::{Actor, Command, Input, Json, TaskId, Timestamp};
+use windlass_core::{Actor, Command, Input, Json, Name, TaskId, Timestamp};
 use windlass_engine::{EngineError, Submission};
 use windlass_store::Loaded;
 
@@ -67,12 +67,29 @@ impl FromRequestParts<Arc<App>> for JobApi {
     }
 }
 
-/// The settings of the job API, as this server applies them.
-#[derive(Clone)]
-pub(crate) struct Jobs {
-    pub(crate) settings: Arc<JobApiSettings>,
+/// The job API, as a server applies it.
+#[derive(Debug, Clone)]
+pub struct Jobs {
+    settings: Arc<JobApiSettings>,
     /// What an accepted job has waited for.
-    pub(crate) confirm: Confirm,
+    confirm: Confirm,
+}
+
+impl Jobs {
+    /// The job API of these settings, on a store that several servers may share or not.
+    ///
+    /// # Errors
+    /// When the server cannot wait for what it is to wait for.
+    pub(crate) fn new(settings: JobApiSettings, is_shared: bool) -> anyhow::Result<Self> {
+        let confirm = settings.confirm(is_shared)?;
+        Ok(Self { settings: Arc::new(settings), confirm })
+    }
+
+    /// A job API in which each job runs the flow of its name, or else `flow`. A job is accepted once it is on disk.
+    #[must_use]
+    pub fn of_flows(flow: Name, flows: BTreeMap<String, Name>) -> Self {
+        Self { settings: Arc::new(JobApiSettings::of_flows(flow, flows)), confirm: Confirm::Store }
+    }
 }
 
 /// The id of a job in a query.

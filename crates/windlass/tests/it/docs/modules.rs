@@ -52,7 +52,10 @@ fn over_sqs() {
 #[test]
 fn jobs_over_kafka() {
     let Some(server) = Kafka::start().unwrap() else { return };
-    if !["javac -version", &format!("{PYTHON} -c 'import confluent_kafka'")].iter().all(|command| works(command)) {
+    if !["javac -version", &format!("{PYTHON} -c 'import confluent_kafka'")]
+        .iter()
+        .all(|command| works(command))
+    {
         return;
     }
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
@@ -62,8 +65,7 @@ fn jobs_over_kafka() {
     let programs = Path::new(PROGRAM).parent().expect("a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{}:{path}", python.path().display(), programs.display());
-    let variables =
-        [("BROKER", &*server.url()), ("JARS", &jars), ("JOBS_PORT", &port), ("PATH", &path)];
+    let variables = [("BROKER", &*server.url()), ("JARS", &jars), ("JOBS_PORT", &port), ("PATH", &path)];
     run_parts("examples/job-api/README.md", &[], &variables);
 }
 

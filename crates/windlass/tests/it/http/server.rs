@@ -16,8 +16,8 @@ use axum::{
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower_service::Service as _;
-use windlass::http::{App, ClientLimits, router};
-use windlass_core::{Millis, Timestamp};
+use windlass::http::{App, ClientLimits, Jobs, router};
+use windlass_core::{Millis, Name, Timestamp};
 use windlass_engine::{
     Committer, Engine,
     services::{LeaseKeeper, Messenger, Reclaimer, Timekeeper},
@@ -79,7 +79,11 @@ impl Server {
 
     /// The same, asking for access tokens.
     pub(super) async fn with_tokens() -> Self {
-        Self::open(ClientLimits::default(), App::requiring_tokens).await
+        let flow = |name: &str| Name::new(name).unwrap();
+        let flows = [("mine".to_owned(), flow("mine")), ("theirs".to_owned(), flow("theirs"))];
+        let jobs = Jobs::of_flows(flow("mine"), flows.into());
+        let change = |app: App| app.requiring_tokens().with_jobs(Some(jobs));
+        Self::open(ClientLimits::default(), change).await
     }
 
     /// The same with other limits of clients.

@@ -62,6 +62,8 @@ pub(super) fn expected(id: &str) -> Option<(&'static [&'static str], Scope)> {
         | "list_trigger_history"
         | "list_workers" => (READ, None),
         "list_flows" | "list_queues" => (READ, Filtered),
+        "get_job" | "get_job_state" | "get_job_result" => (READ, Of),
+        "create_job" | "pause_job" | "resume_job" | "cancel_job" => (ACT, Of),
         "get_flow" | "check_flow" | "get_queue" | "list_tasks" | "count_tasks" | "get_task"
         | "list_events" | "list_logs" | "list_members" | "explain_task" => (READ, Of),
         "acknowledge_alarm" | "resolve_alarm" | "apply_devices" | "apply_device" | "remove_device"
@@ -95,6 +97,9 @@ pub(super) fn request(id: &str, method: &str, path: &str, target: &Target, numbe
     if matches!(id, "list_tasks" | "count_tasks") {
         path.push_str(&format!("?flow={}", target.flow));
     }
+    if path.starts_with("/api/asyncwork") && id != "create_job" {
+        path.push_str(&format!("?jobId={}", target.task));
+    }
     let method: Method = method.to_uppercase().parse().unwrap();
     match body(id, target, number) {
         Some(body) => json_request(method, &path, &body.to_string()),
@@ -107,6 +112,7 @@ fn body(id: &str, target: &Target, number: u64) -> Option<Value> {
     Some(match id {
         "check_flow" | "apply_flow" => json!({ "flow": target.flow, "steps": steps }),
         "submit_task" => json!({ "flow": target.flow }),
+        "create_job" => json!({ "name": target.flow }),
         "submit_batch" => json!({ "tasks": [{ "flow": target.flow }] }),
         "change_tasks" => json!({ "action": "pause", "filter": { "flow": target.flow } }),
         "exchange" => exchange(u8::try_from(number % 200).unwrap(), 1 + number, &[target.queue], 0),
