@@ -327,7 +327,8 @@ fn no_accepted_job_is_lost_when_the_server_and_kafka_are_killed() {
             }
             // Every other client repeats a request that failed under the same key, the rest without one.
             let key = format!("job-{number}");
-            let headers: &[(&str, &str)] = if number % 2 == 0 { &[("Idempotency-Key", &key)] } else { &[] };
+            let headers: &[(&str, &str)] =
+                if number.is_multiple_of(2) { &[("Idempotency-Key", &key)] } else { &[] };
             let body = format!(r#"{{"name":"double","value":{number}}}"#);
             let id = until_within(PATIENCE, "a job is accepted", || {
                 match try_call(&address, "POST", "/api/asyncwork", &body, headers) {
