@@ -1,9 +1,11 @@
 //! Everything that must pass before a change lands, cheap things first.
 
+use std::path::Path;
+
 use crate::{
     dependencies, drill, edges, instructions,
     metadata::Metadata,
-    shellcheck, sim,
+    shellcheck, sim, site,
     skipped::Skipped,
     style,
     tally::Tally,
@@ -46,6 +48,7 @@ const PARTS: &[Part] = &[
         command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
         run_to_success(command)
     }),
+    ("site", |workspace| site::build(workspace, Path::new("target/site"), None)),
     ("examples", |workspace| {
         let files = workspace.files()?;
         files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))

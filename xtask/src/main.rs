@@ -13,6 +13,7 @@ mod lanes;
 mod metadata;
 mod shellcheck;
 mod sim;
+mod site;
 mod skipped;
 mod soak;
 mod style;
@@ -45,6 +46,15 @@ enum Chore {
         /// Write fewer unwanted phrases down in xtask/voice.toml instead
         #[arg(long)]
         bless: bool,
+    },
+    /// Build the documentation as a site of HTML pages that need no server
+    Site {
+        /// Folder to write to; it is replaced
+        #[arg(long, value_name = "FOLDER", default_value = "target/site")]
+        out: std::path::PathBuf,
+        /// Address of the repository, for links to its sources, such as https://HOST/OWNER/NAME/blob/main
+        #[arg(long, value_name = "URL")]
+        repository: Option<String>,
     },
     /// Check licences, bans and sources of the dependencies against deny.toml
     Dependencies,
@@ -105,6 +115,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Edges => edges::check(&workspace)?.into_result(),
         Chore::Style { bless: true } => style::bless(&workspace),
         Chore::Style { bless: false } => style::check(&workspace)?.into_result(),
+        Chore::Site { out, repository } => site::build(&workspace, &out, repository.as_deref()),
         Chore::Dependencies => dependencies::check(&workspace),
         Chore::Shellcheck => shellcheck::check(&workspace)?.into_result(),
         Chore::Instructions { bless: true } => instructions::bless(&workspace),

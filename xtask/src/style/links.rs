@@ -1,11 +1,14 @@
 //! Relative links of the Markdown files: the file is there, and so is the heading.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path, PathBuf},
+};
 
 use crate::{findings::Findings, workspace::Workspace};
 
 /// Checks the links of all Markdown files.
-pub(super) fn check(workspace: &Workspace, files: &[String]) -> anyhow::Result<Findings> {
+pub(crate) fn check(workspace: &Workspace, files: &[String]) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     for path in files.iter().filter(|path| path.ends_with(".md")) {
         let text = workspace.read(path)?;
@@ -47,7 +50,7 @@ fn check_link(workspace: &Workspace, from: &str, text: &str, target: &str) -> Re
 }
 
 /// The path of `target` as seen from the file `from`, both relative to the root.
-fn resolve(from: &str, target: &str) -> Option<String> {
+pub(crate) fn resolve(from: &str, target: &str) -> Option<String> {
     let mut path = PathBuf::from(from);
     path.pop();
     for component in Path::new(target).components() {
@@ -87,20 +90,34 @@ fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The names under which the headings of a text can be linked to: lower case, words joined by hyphens, nothing
-/// but letters, digits, hyphens and underscores.
+/// The names under which the headings of a text can be linked to.
 fn headings(text: &str) -> impl Iterator<Item = String> {
-    prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| {
-        let title = line.trim_start_matches('#').trim().to_lowercase();
-        title
-            .chars()
-            .filter_map(|c| match c {
-                ' ' => Some('-'),
-                c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
-                _ => None,
-            })
-            .collect()
-    })
+    let mut names = HeadingNames::default();
+    let titles = prose(text).filter(|(_, line)| line.starts_with('#'));
+    titles.map(move |(_, line)| names.next(line.trim_start_matches('#').trim()))
+}
+
+/// Names the headings of one page, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct HeadingNames(BTreeMap<String, usize>);
+
+impl HeadingNames {
+    /// The name of the next heading: lower case, words joined by hyphens, nothing but letters, digits, hyphens and
+    /// underscores. A number distinguishes it from earlier headings of the same name.
+    pub(crate) fn next(&mut self, title: &str) -> String {
+        let kept = |c: char| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        };
+        let name: String = title.to_lowercase().chars().filter_map(kept).collect();
+        let seen = self.0.entry(name.clone()).or_default();
+        *seen += 1;
+        match *seen {
+            1 => name,
+            more => format!("{name}-{}", more - 1),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -125,5 +142,7 @@ mod tests {
         let text = "# What happens when…\n## task show, watch, why\n```\n# no heading\n```\n### `flow.yaml`";
         let slugs: Vec<String> = headings(text).collect();
         assert_eq!(slugs, ["what-happens-when", "task-show-watch-why", "flowyaml"]);
+        let repeated: Vec<String> = headings("# A\n## B\n## B\n## `B`").collect();
+        assert_eq!(repeated, ["a", "b", "b-1", "b-2"]);
     }
 }

@@ -2,8 +2,9 @@
 
 mod code_map;
 mod length;
-mod links;
+pub(crate) mod links;
 mod lints;
+mod problems;
 mod prose;
 mod voice;
 mod words;
@@ -20,6 +21,7 @@ pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {
     findings.extend(length::check(workspace, &files)?);
     findings.extend(code_map::check(workspace, &metadata)?);
     findings.extend(links::check(workspace, &files)?);
+    findings.extend(problems::check(workspace)?);
     findings.extend(lints::check(workspace, &metadata)?);
     findings.extend(words::check(workspace, &files));
     findings.extend(voice::check(workspace, &files)?);
