@@ -124,6 +124,10 @@ impl Counts {
         }
         if truth.is_damaged(id) || self.sweeps && task.is_ended() {
             ends.push(if rolls_back { DeviceEnd::Kept } else { DeviceEnd::Gone });
+            // The server has found the damage before it looked at the task.
+            if rolls_back && truth.is_damaged(id) {
+                ends.push(DeviceEnd::Gone);
+            }
             // Its device was removed as well, before the rollout looked at it again.
             if matches!(stage, RolloutStage::Running | RolloutStage::Paused) {
                 ends.push(DeviceEnd::Refused);
