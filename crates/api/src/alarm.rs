@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Something a person must see.
+/// Something that an operator must see.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Alarm {
     /// Its id.

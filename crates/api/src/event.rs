@@ -29,10 +29,10 @@ pub struct Event {
     /// Number of the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Do or undo.
+    /// Forward or rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// Who did it, where a person did.
+    /// Who did it, if an operator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// More about it, by kind.
@@ -54,7 +54,7 @@ pub struct LogLine {
     /// The member of a fanned-out step, by its place in the list, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,
-    /// Do or undo.
+    /// Forward or rollback.
     pub direction: Direction,
     /// Number of the attempt.
     pub attempt: u32,

@@ -27,7 +27,7 @@ pub struct FlowDocument {
     /// What a final failure does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
-    /// How long a task of it may take before it is turned around.
+    /// How long a task of it may take before it starts rolling back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Span>,
     /// Which of its tasks are the same, so that a second one is not started beside the first.
@@ -54,7 +54,7 @@ pub struct FlowDocument {
     pub key: Option<String>,
     /// Its steps, with `on_error` at most 256; each runs after the one before it unless `after` says otherwise.
     pub steps: Vec<StepDocument>,
-    /// What is done once a task has failed, beside undoing it; it gets all errors.
+    /// What is done once a task has failed, beside its rollback; it gets all errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<ActionDocument>,
 }
@@ -75,7 +75,7 @@ pub enum UniqueDocument {
 pub struct UniqueSettings {
     /// An expression over what is submitted: those with the same value are the same.
     pub key: String,
-    /// For how long the first one stands for the others; while it runs when left out.
+    /// For how long others are deduplicated to the first one; while it runs if it is missing.
     #[serde(default, rename = "while", skip_serializing_if = "Option::is_none")]
     pub during: Option<UniqueWhile>,
     /// With `while: finished`: for how long after its end.
@@ -96,7 +96,7 @@ pub enum OnConflict {
     Fail,
 }
 
-/// For how long a task stands for others like it.
+/// For how long others like it are deduplicated to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UniqueWhile {

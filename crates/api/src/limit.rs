@@ -18,11 +18,11 @@ pub struct SetLimit {
     /// Whether attempts of each key are counted for themselves; those without a key are not then.
     #[serde(default)]
     pub per_key: bool,
-    /// So many may be in hands at once.
+    /// The number of attempts that may run concurrently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub running: Option<u32>,
-    /// So many may begin in a span of time.
+    /// The number of attempts that may begin in a span of time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<LimitStarts>,
 }
@@ -31,10 +31,10 @@ pub struct SetLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitStarts {
-    /// So many,
+    /// The number of starts.
     #[schema(minimum = 1, maximum = 100_000)]
     pub count: u32,
-    /// in so long.
+    /// The span of time in which they may begin.
     pub per: Span,
 }
 
@@ -50,15 +50,15 @@ pub struct Limit {
     pub command: Option<String>,
     /// Whether attempts of each key are counted for themselves.
     pub per_key: bool,
-    /// So many may be in hands at once.
+    /// The number of attempts that may run concurrently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u32>,
-    /// So many may begin in a span of time.
+    /// The number of attempts that may begin in a span of time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts: Option<LimitStarts>,
     /// What counts under it, of all keys together.
     pub usage: LimitUsage,
-    /// Who has attempts in hands, oldest first, at most 100.
+    /// Who has running attempts, oldest first, at most 100.
     pub holders: Vec<LimitHolder>,
     /// What is odd about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +68,7 @@ pub struct Limit {
 /// What counts under a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LimitUsage {
-    /// Attempts in hands.
+    /// Running attempts.
     pub running: u64,
     /// Attempts that began within the last span.
     pub started: u64,
@@ -78,7 +78,7 @@ pub struct LimitUsage {
     pub next_start_at: Option<Timestamp>,
 }
 
-/// An attempt in hands that counts under a limit.
+/// A running attempt that counts under a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LimitHolder {
     /// Id of the task.

@@ -64,7 +64,7 @@ pub struct LockStep {
     /// Which of its members, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// Do it or undo it.
+    /// Forward or rollback.
     pub direction: Direction,
     /// Since when it has the lock, or waits for it.
     #[schema(value_type = String, format = DateTime)]

@@ -21,9 +21,9 @@ pub struct MemberCounts {
     pub succeeded: u32,
     /// Failed for good.
     pub failed: u32,
-    /// Will not be done: the step was settled or the task turned around before.
+    /// It will not run: the step was settled, or the task started rolling back before.
     pub skipped: u32,
-    /// Undone; they are counted under what doing them came to as well.
+    /// Rolled back. They also count under the result of their forward execution.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rolled_back: u32,
 }
@@ -72,7 +72,7 @@ pub struct Member {
     /// Progress of the running attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// Its undo, where the flow has one and it may be needed.
+    /// Its rollback, if the flow has one and it may be needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<StepRollback>,
 }

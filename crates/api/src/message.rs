@@ -33,7 +33,7 @@ pub struct StepMessage {
     pub task_id: String,
     /// Index of the step.
     pub cursor: usize,
-    /// 0 = do it, 1 = undo it.
+    /// 0 = run it, 1 = roll it back.
     #[serde(rename = "Type", with = "type_number")]
     #[schema(value_type = u8)]
     pub direction: Direction,
@@ -92,7 +92,7 @@ pub struct ResultMessage {
     /// Index of the step.
     #[serde(default)]
     pub cursor: usize,
-    /// 0 = it was done, 1 = it was undone.
+    /// 0 = it ran, 1 = it was rolled back.
     #[serde(rename = "Type", with = "type_number", default = "forward")]
     #[schema(value_type = u8)]
     pub direction: Direction,
@@ -113,7 +113,7 @@ pub struct ResultMessage {
     pub token: Option<String>,
 }
 
-/// What a module says of an attempt.
+/// What a module reports about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultEvent {

@@ -21,7 +21,7 @@ pub struct SubmitTask {
     /// What to do instead of a flow of the catalogue: 1 to 256 steps as in a flow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepDocument>,
-    /// With `steps`: what is done once the task has failed, before anything is undone; it gets all errors.
+    /// With `steps`: what is done once the task has failed, before anything is rolled back; it gets all errors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<ActionDocument>,
     /// With `steps`: what a final failure does.
@@ -47,7 +47,7 @@ pub struct SubmitTask {
     /// From -10 to 10; a step of one priority more goes before others that were ready up to 60 s earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i8>,
-    /// How long it may take from its start before it is turned around; the flow says where this does not.
+    /// How long it may take from its start before it starts rolling back. If it is missing, the flow's deadline applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub deadline: Option<Span>,
@@ -69,10 +69,10 @@ pub struct Task {
     pub status: TaskStatus,
     /// Why it failed, is held or was cancelled.
     pub message: Option<String>,
-    /// What it waits for a person for, while it is stuck.
+    /// What it waits for an operator to do, while it is stuck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<Stuck>,
-    /// Index of the furthest touched step in definition order; 0 before any is touched.
+    /// Index of the furthest step that may have had effects, in definition order; 0 before there is one.
     pub cursor: usize,
     /// The parameters as submitted.
     #[schema(value_type = Object)]
@@ -89,7 +89,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Timestamp>,
-    /// When it is turned around unless it has ended.
+    /// When it starts rolling back unless it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline_at: Option<Timestamp>,
@@ -146,7 +146,7 @@ impl Existing {
     }
 }
 
-/// What a stuck task waits for a person for.
+/// What a stuck task waits for an operator to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Stuck {
     /// `rollback_failed`, `poisoned`, `held`, `engine_fault`.
@@ -215,17 +215,17 @@ pub struct Step {
     /// Progress of the running attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// Its undo, where the flow has one.
+    /// Its rollback, if the flow has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<StepRollback>,
 }
 
-/// The undo of a step.
+/// The rollback of a step.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct StepRollback {
     /// `pending`, `ready`, `running`, `succeeded`, `failed` or `skipped`.
     pub status: StepStatus,
-    /// `MODULE.COMMAND` of the undo.
+    /// `MODULE.COMMAND` of the rollback.
     pub run: String,
     /// Why it failed last, until it is done.
     pub message: Option<String>,
@@ -264,7 +264,7 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-/// How a person settles a stuck or held step: the body of `POST /v1/tasks/{id}/steps/{step}/resolve`.
+/// How an operator settles a stuck or held step: the body of `POST /v1/tasks/{id}/steps/{step}/resolve`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResolveStep {

@@ -9,7 +9,7 @@ use crate::Direction;
 
 /// Why a task is where it is: the answer of `GET /v1/tasks/{id}/why`.
 ///
-/// A task can wait for several things at once. `sentence`, `reason`, `step` and `data` tell of the first: what holds
+/// A task can wait for several things at once. `sentence`, `reason`, `step` and `data` are about the first: what holds
 /// the task as a whole, or its first step in definition order; `reasons` has them all.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Why {
@@ -51,7 +51,7 @@ pub struct WhyReason {
     /// The member of a fanned-out step, by its place in the list, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,
-    /// Do or undo.
+    /// Forward or rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
     /// When the deadline of the step's attempts ends, once it runs: from the claim of the first attempt on.

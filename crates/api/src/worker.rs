@@ -18,7 +18,7 @@ pub const PROTOCOL: u32 = 1;
 pub struct ExchangeRequest {
     /// Always 1.
     pub protocol: u32,
-    /// A random UUID the worker made when it started. It is a secret: whoever knows it can take the worker's attempts.
+    /// A random UUID that the worker made when it started. It is a secret: a client that knows it can take the worker's attempts.
     pub session: String,
     /// Counts the calls of the session up from 1. A call whose number leaps is refused.
     pub seq: u64,
@@ -175,7 +175,7 @@ pub struct Attempt {
     pub step: String,
     /// Index of the step.
     pub cursor: usize,
-    /// Do it or undo it.
+    /// Forward or rollback.
     pub direction: Direction,
     /// Number of the attempt, from 1.
     pub attempt: u32,
@@ -219,7 +219,7 @@ pub struct Attempt {
     pub exclusive: Option<AttemptLock>,
 }
 
-/// Do it or undo it.
+/// Forward or rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {

@@ -36,7 +36,7 @@ pub struct StepDocument {
     /// For a job of a device: how long after a timeout the device stays locked for a late answer; 5 s when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle: Option<Span>,
-    /// An expression: it is passed over unless this is true.
+    /// An expression: the step is skipped unless this is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// The parameter with a list: it is done once for each element.
@@ -70,7 +70,7 @@ pub struct StepDocument {
     /// The locks it needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locks: Option<Vec<LockDocument>>,
-    /// How it is undone; a step without is passed over on the way back.
+    /// How it is rolled back. A step without a rollback is skipped while the task rolls back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<ActionDocument>,
     /// The steps that must be done before it; the one before it when left out.
@@ -134,7 +134,7 @@ pub struct LockExpression {
     pub expression: String,
 }
 
-/// What undoes a step, or is done about errors: `MODULE.COMMAND`, or an object.
+/// What rolls a step back, or runs after errors: `MODULE.COMMAND`, or an object.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum ActionDocument {
