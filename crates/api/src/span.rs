@@ -40,7 +40,7 @@ impl FromStr for Span {
             .parse::<jiff::Span>()
             .and_then(|span| span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()))
             .map_err(|_| {
-                format!("\"{text}\" is no duration: write for example 250ms, 30s, 5m, 1h30m or 2d")
+                format!("invalid duration \"{text}\": use for example 250ms, 30s, 5m, 1h30m or 2d")
             })?;
         if duration.is_negative() {
             return Err(format!("\"{text}\" is negative: a duration is 0 or more"));
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Span {
 
             fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Span, E> {
                 if !(0.0..=1e12).contains(&seconds) {
-                    return Err(E::custom(format!("{seconds} is no duration: it must be 0 or more seconds")));
+                    return Err(E::custom(format!("invalid duration {seconds}: use 0 or more seconds")));
                 }
                 let ms = (seconds * 1000.0).round();
                 // Division gives the same value as parsing the decimals, so this finds numbers with more than

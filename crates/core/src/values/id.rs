@@ -14,7 +14,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 
 /// An invalid name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit")]
+#[error("invalid name {0:?}: use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit")]
 pub struct NameError(pub String);
 
 impl Name {

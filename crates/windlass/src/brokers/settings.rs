@@ -348,7 +348,7 @@ mod tests {
         let params = IntakeSection { params: Some("/data".to_owned()), ..intake("orders") };
         assert!(error(params).contains("needs `flow`"));
         let flow = error(IntakeSection { flow: Some("bad flow!".to_owned()), ..intake("orders") });
-        assert!(flow.contains("[[intake]] of orders: `flow`: \"bad flow!\" is no name"), "{flow}");
+        assert!(flow.contains("[[intake]] of orders: `flow`: invalid name \"bad flow!\""), "{flow}");
         let both = IntakeSection { params: Some("/a~1b".to_owned()), key: Some("/id".to_owned()), ..ship() };
         assert_eq!(taken_in(both.clone()).unwrap().section(), both, "it is shown as it was written");
     }

@@ -85,18 +85,19 @@ enum Command {
     Limit(limit::LimitCommand),
     /// Run a server and a worker in one process, for development
     Dev(dev::DevArgs),
-    /// Run a server
-    Server(server::ServerArgs),
-    /// Run the commands of module folders
+    /// Run a server, or list those on the store
+    Server(server::ServerCommand),
+    /// Run the commands of module folders, or list the connected workers
     Worker(worker::WorkerArgs),
     /// Run a command only while this process leads, one process at a time
     Lead(lead::LeadArgs),
     /// Show who leads
     Leader(lead::LeaderArgs),
-    /// List the connected workers
+    /// The earlier spelling of `worker list`
+    #[command(hide = true)]
     WorkerList,
-    /// List the servers on the store
-    #[command(visible_alias = "servers")]
+    /// The earlier spelling of `server list`
+    #[command(hide = true, alias = "servers")]
     ServerList,
     /// Locks: their holders and waiters
     #[command(subcommand)]
@@ -187,10 +188,10 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Queue(command) => block_on(command.run(&connection.open()?)),
         Command::Limit(command) => block_on(command.run(&connection.open()?)),
         Command::Dev(args) => block_on(args.run()),
-        Command::Server(args) => block_on(args.run()),
-        Command::Worker(args) => block_on(args.run(connection)),
-        Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
-        Command::ServerList => block_on(server_list::run(&connection.open()?)),
+        Command::Server(command) if command.list.is_none() => block_on(command.args.run()),
+        Command::Server(_) | Command::ServerList => block_on(server_list::run(&connection.open()?)),
+        Command::Worker(args) if args.list.is_none() => block_on(args.run(connection)),
+        Command::Worker(_) | Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
         Command::Lock(command) => block_on(command.run(&connection.open()?)),
         Command::Device(command) => block_on(command.run(&connection.open()?)),
         Command::Rollout(command) => block_on(command.run(&connection.open()?)),
@@ -395,6 +396,10 @@ mod tests {
             "windlass trigger history nightly --limit 5",
             "windlass worker --modules DIR --module a --module b --concurrency 4 --name w --server http://h",
             "windlass worker --modules DIR --broker redis://h --results done --queue mysql=db --queue-kind list",
+            "windlass worker list",
+            "windlass worker list --server http://h -o json",
+            "windlass server list -o json",
+            // Earlier spellings.
             "windlass worker-list",
             "windlass server-list",
             "windlass servers -o json",

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use windlass_api::Span;
 
 use super::{exit::Exit, logging::LogArgs, signals};
@@ -11,6 +11,24 @@ use crate::{
     server::Server,
 };
 
+/// `windlass server`, with or without `list`.
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ServerCommand {
+    #[command(subcommand)]
+    pub(super) list: Option<ServerList>,
+
+    #[command(flatten)]
+    pub(super) args: ServerArgs,
+}
+
+/// What `windlass server` does besides running one.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum ServerList {
+    /// List the servers on the store
+    List,
+}
+
 /// Settings of the server. Missing ones come from the configuration file, then from the defaults.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
@@ -18,7 +36,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "ADDRESS", env = "WINDLASS_SERVER_LISTEN", value_parser = parse_listen)]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// URL under which others reach this server, for `server-list` [default: http:// and the address]
+    /// URL under which others reach this server, for `server list` [default: http:// and the address]
     #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_ADVERTISE")]
     pub(crate) advertise: Option<String>,
 

@@ -1,4 +1,4 @@
-//! `windlass server-list`: lists the servers on the store.
+//! `windlass server list`: lists the servers on the store.
 
 use jiff::Timestamp;
 use windlass_api::{Server, ServerState};

@@ -2,7 +2,8 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{ArgGroup, Args};
+use anyhow::Context as _;
+use clap::{ArgGroup, Args, Subcommand};
 use windlass_api::Span;
 
 use super::{
@@ -17,13 +18,27 @@ use crate::{
     modules::{self, BrokerOptions, Exclusive, WorkerOptions},
 };
 
+/// What `windlass worker` does besides running one.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum WorkerList {
+    /// List the connected workers
+    List,
+}
+
 /// The settings of a worker.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("from_broker").args(["broker", "broker_file"]))]
+#[command(
+    group = ArgGroup::new("from_broker").args(["broker", "broker_file"]),
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub(crate) struct WorkerArgs {
+    #[command(subcommand)]
+    pub(super) list: Option<WorkerList>,
+
     /// The folder of modules: every executable DIR/MODULE/COMMAND is served
-    #[arg(long, value_name = "DIR")]
-    modules: PathBuf,
+    #[arg(long, value_name = "DIR", required = true)]
+    modules: Option<PathBuf>,
 
     /// Only this module of the folder; may be given more than once
     #[arg(long = "module", value_name = "NAME")]
@@ -119,7 +134,7 @@ impl WorkerArgs {
             }),
             token: connection.token()?,
             tls: connection.tls(),
-            modules_dir: self.modules,
+            modules_dir: self.modules.context("--modules is missing")?,
             only_modules: self.only_modules,
             concurrency: self.concurrency.map(NonZeroUsize::get),
             name: self.name,

@@ -1,4 +1,4 @@
-//! `windlass worker-list`: lists the connected workers.
+//! `windlass worker list`: lists the connected workers.
 
 use jiff::Timestamp;
 use windlass_api::Worker;

@@ -246,7 +246,7 @@ mod tests {
             ("- name: a\n- labels: {}\n", "2:3: a device needs `name`"),
             ("name: a\nlabel: {}\n", "2:1: unknown key \"label\""),
             ("name: a\nlabels: {rev: 3}\n", "2:15: `rev` must be a string"),
-            ("name: a b\n", "1:1: `name`: \"a b\""),
+            ("name: a b\n", "1:1: `name`: invalid name \"a b\""),
             ("name: a\npresence: {}\n", "2:11: `presence` needs `topic` or `keep_alive`"),
             ("name: a\npresence: {topic: a, keep_alive: 1m}\n", "2:11: `presence` has both"),
             ("name: a\npresence: {keep_alive: 1m, online: x}\n", "2:11: `presence`: `online` and `offline`"),

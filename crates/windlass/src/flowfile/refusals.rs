@@ -62,7 +62,7 @@ fn unknown_keys_are_refused_with_a_suggestion() {
         "flow: f\nunique: { key: a, until: finished }\nsteps: []\n",
     ]), @r#"
     2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `exclusive`, `retention`, `rollback_params`, `deaths_max`, `key`, `steps` and `on_error`
-    2:12: `exclusive`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    2:12: `exclusive`: invalid name "a b": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     2:23: unknown key "after" in `on_error`; known are `run`, `topic`, `args`, `done`, `offline`, `settle`, `start_within`, `timeout`, `deadline` and `retry`
     2:19: unknown key "until" in `unique`; known are `key`, `while`, `for` and `on_conflict`
     "#);
@@ -96,7 +96,7 @@ fn values_of_the_wrong_type_are_refused() {
     ]), @r#"
     5:14: `timeout`: "-5m" is negative: a duration is 0 or more
     5:14: `timeout`: -5 is negative: a duration is 0 or more
-    5:14: `timeout`: "soon" is no duration: write for example 250ms, 30s, 5m, 1h30m or 2d
+    5:14: `timeout`: invalid duration "soon": use for example 250ms, 30s, 5m, 1h30m or 2d
     5:14: `timeout` is a list, and must be a duration such as 30s, 5m, 1h30m or 2d, or a number of seconds
     5:14: a timeout of 0 would fail every attempt: give it a length, or leave it out
     5:15: a deadline of 0 would fail every attempt: give it a length, or leave it out
@@ -166,15 +166,15 @@ fn what_no_parameter_can_change_is_evaluated_when_it_is_read() {
     5:11: `when`: the expression `1 > 'a'` cannot be evaluated: `>` cannot take a whole number (int) and a text (string)
     5:10: `key`: the expression `[1, 2]` evaluates to a list: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
     5:27: `expression`: the expression `''` evaluates to an empty text: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
-    5:13: `locks`: "'disk-' + disk" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit. If the name depends on parameters, write { expression: TEXT }
-    5:13: `locks`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    5:13: `locks`: invalid name "'disk-' + disk": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit. If the name depends on parameters, write { expression: TEXT }
+    5:13: `locks`: invalid name "a b": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     "#);
     insta::assert_snapshot!(refusals(Format::Yaml, [
         "flow: f\nkey: '[1]'\nsteps: [{ name: a, run: m.c }]\n",
         "flow: my flow\nsteps: [{ name: a b, run: m.c }]\n",
     ]), @r#"
     2:6: `key`: the expression `[1]` evaluates to a list: a key or a name must be a text of 1 to 256 bytes, a whole number, true or false
-    1:7: "my flow" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    1:7: invalid name "my flow": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     "#);
     assert!(compile(&read(&step("when: 'true'"), Format::Yaml).unwrap()[0]).is_ok());
     let list = vec!["1"; 150].join(",");
@@ -192,11 +192,11 @@ fn a_command_is_a_name_and_no_path() {
     4:10: "m." names no command: write MODULE.COMMAND, such as mysql.init_instance
     4:10: ".c" names no module: write MODULE.COMMAND, such as mysql.init_instance
     4:10: "init" names no command: write MODULE.COMMAND, such as mysql.init_instance
-    4:10: `run`: "-c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
-    4:10: `run`: " c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    4:10: `run`: invalid name "-c": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    4:10: `run`: invalid name " c": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     4:10: "" names no command: write MODULE.COMMAND, such as mysql.init_instance
     4:10: "flow." names no command: write MODULE.COMMAND, such as mysql.init_instance
-    4:10: `run`: "-c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    4:10: `run`: invalid name "-c": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     "#);
     let error = read(&step("").replace("m.c", &format!("m.{}", "c".repeat(129))), Format::Yaml)
         .and_then(|sources| compile(&sources[0]))
@@ -221,13 +221,13 @@ fn steps_that_do_not_fit_together_are_refused() {
     ]), @r#"
     2:8: a flow needs at least one step
     4:13: duplicate step "init": step 1 and step 2 need different names
-    3:13: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    3:13: invalid name "a b": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     4:34: `after` names the unknown step "inti": did you mean "init"?
     4:34: `after` names the unknown step "something": write names of steps of this flow
     4:40: `after` names "init" twice: remove one
     3:33: steps wait for one another in a circle: a → a; break it
     5:33: steps wait for one another in a circle: b → c → a → b; break it
-    1:7: "f/g" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    1:7: invalid name "f/g": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     4:7: duplicate flow "f": use different names
     "#);
     let steps: String =
@@ -322,7 +322,7 @@ fn classic_catalogues_are_refused_in_their_own_words() {
     2:55: `timeout`: -5 is negative: a duration is 0 or more
     2:44: unknown key "timeuot" in a classic action: did you mean `timeout`? Known are `module`, `command`, `timeout` and `retry`
     2:23: the module "m.n" has a dot: modules must not contain one
-    2:39: "../c" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    2:39: invalid name "../c": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     2:12: a classic action needs `command`: the command of the module
     2:23: the module `flow` is reserved: no worker serves it, so give it another name
     2:1: a classic step needs `normal`: what the step does: module, command, timeout, retry

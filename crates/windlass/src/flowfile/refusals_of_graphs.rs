@@ -83,7 +83,7 @@ fn keys_of_graphs_must_make_sense_together() {
     5:12: `delay`: "-1s" is negative: a duration is 0 or more
     5:19: a start_within of 0 would fail every attempt: give it a length, or leave it out
     5:12: `locks` is a string, and must be a list of names, such as [licence, {expression: "'host-' + host"}]
-    5:13: `locks`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    5:13: `locks`: invalid name "a b": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     5:13: `locks[0]` is a list, and must be a string
     5:16: `locks` names the same lock twice: remove one
     5:11: a step has `run` or `wait`, and this one has both: make two steps of it
@@ -105,7 +105,7 @@ fn keys_of_graphs_must_make_sense_together() {
     ];
     let texts = waiting.map(|keys| step(keys).replace("run: m.c\n    ", ""));
     insta::assert_snapshot!(refusals(Format::Yaml, texts.iter().map(String::as_str)), @r#"
-    4:11: `wait`: "a b" is no name: write 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
+    4:11: `wait`: invalid name "a b": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     5:15: step "a": a step that waits for a signal cannot have `rollback`: it waits and does nothing that could be undone
     5:11: step "a": a step that waits for a signal cannot have `each`: one signal would not tell which member it is for
     5:12: a step that waits for a signal cannot have this `retry`: there is nothing to try again

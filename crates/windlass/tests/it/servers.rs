@@ -19,7 +19,7 @@ fn server(url: &str, variables: &[(&str, &str)]) -> Site {
 }
 
 fn servers(site: &Site) -> Vec<Value> {
-    site.json(&["server-list"])["items"].as_array().unwrap().clone()
+    site.json(&["server", "list"])["items"].as_array().unwrap().clone()
 }
 
 #[test]

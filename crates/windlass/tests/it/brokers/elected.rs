@@ -63,7 +63,7 @@ impl Candidates {
         self.urls.push(format!("http://{listen}"));
         let number = self.urls.len() - 1;
         until_within(PATIENCE, "the server answers", || {
-            self.call(number, &["server-list"]).is_some().then_some(())
+            self.call(number, &["server", "list"]).is_some().then_some(())
         });
     }
 

@@ -107,7 +107,7 @@ fn a_command_cannot_read_the_secrets_of_its_worker() {
     let seen = text(&seen);
     assert!(seen.contains("WINDLASS_TASK="), "its own environment was read: {seen}");
     assert!(!seen.contains("a-secret"), "{seen}");
-    until("the worker has shown itself", || site.run(&["worker-list"]).status.success().then_some(()));
+    until("the worker has shown itself", || site.run(&["worker", "list"]).status.success().then_some(()));
 }
 
 #[test]
