@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context as _;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use crate::{style::links::resolve, workspace::Workspace};
+use crate::{
+    style::links::{resolve, within},
+    workspace::Workspace,
+};
 
 /// The page whose tables are the navigation.
 pub(super) const INDEX: &str = "docs/README.md";
@@ -139,10 +142,7 @@ fn targets(path: &str, text: &str) -> Vec<String> {
 
 /// The file that a link on a page leads to; nothing for links to the page itself and to elsewhere.
 pub(super) fn target(path: &str, link: &str) -> Option<String> {
-    let file = link.split('#').next().unwrap_or_default();
-    if file.is_empty() || link.contains("://") || link.starts_with("mailto:") {
-        return None;
-    }
+    let (file, _) = within(link).filter(|(file, _)| !file.is_empty())?;
     resolve(path, file)
 }
 

@@ -22,11 +22,7 @@ pub(crate) fn check(workspace: &Workspace, files: &[String]) -> anyhow::Result<F
 }
 
 fn check_link(workspace: &Workspace, from: &str, text: &str, target: &str) -> Result<(), String> {
-    if target.contains("://") || target.starts_with("mailto:") {
-        return Ok(());
-    }
-    let (file, heading) =
-        target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
+    let Some((file, heading)) = within(target) else { return Ok(()) };
     let other;
     let text = if file.is_empty() {
         text
@@ -47,6 +43,14 @@ fn check_link(workspace: &Workspace, from: &str, text: &str, target: &str) -> Re
         }
         _ => Ok(()),
     }
+}
+
+/// The file and the heading of a link that stays within the project; the file is empty for the same page.
+pub(crate) fn within(target: &str) -> Option<(&str, Option<&str>)> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    Some(target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading))))
 }
 
 /// The path of `target` as seen from the file `from`, both relative to the root.

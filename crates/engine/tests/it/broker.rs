@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct TestBroker {
     pub(crate) answered: AtomicU64,
     /// So many of them were read.
     pub(crate) read: AtomicU64,
+    /// It cannot be reached.
+    pub(crate) is_unreachable: AtomicBool,
 }
 
 impl TestBroker {
@@ -41,6 +43,7 @@ impl TestBroker {
             gone: AtomicU64::default(),
             answered: AtomicU64::default(),
             read: AtomicU64::default(),
+            is_unreachable: AtomicBool::default(),
         })
     }
 
@@ -94,6 +97,9 @@ impl Broker for TestBroker {
     }
 
     async fn publish(&self, _queue: &Queue, messages: &[Message]) -> Vec<Result<(), BrokerError>> {
+        if self.is_unreachable.load(Ordering::Relaxed) {
+            return messages.iter().map(|_| lost()).collect();
+        }
         self.published.lock().unwrap().extend(messages.iter().map(|message| message.id.clone()));
         vec![Ok(()); messages.len()]
     }
@@ -112,6 +118,9 @@ impl Broker for TestBroker {
     }
 
     async fn look(&self, _queue: &Queue) -> Result<Look, BrokerError> {
+        if self.is_unreachable.load(Ordering::Relaxed) {
+            return lost();
+        }
         let messages = self.published.lock().unwrap().len() as u64 - self.gone.load(Ordering::Relaxed);
         Ok(Look { messages: Some(messages), counts_in_hands: true, identity: None })
     }

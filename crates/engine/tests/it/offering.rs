@@ -125,6 +125,18 @@ fn what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_
     assert_eq!(distinct, tokens.iter().collect(), "under the token that it had");
 }
 
+#[test]
+fn a_broker_that_is_back_gets_new_attempts_while_nobody_takes_the_earlier_ones() {
+    let (world, broker, publisher, _) = three_offered();
+    broker.is_unreachable.store(true, Relaxed);
+    world.submit("f");
+    rounds(&world, &publisher, 30);
+    assert_eq!(broker.published.lock().unwrap().len(), 3);
+    broker.is_unreachable.store(false, Relaxed);
+    rounds(&world, &publisher, 30);
+    assert_eq!(broker.published.lock().unwrap().len(), 4, "each is there once");
+}
+
 /// A worker does what these tokens name, as modules do that know their broker alone.
 fn hear(world: &World, tokens: &[String], said: &Said) -> Vec<ReportStatus> {
     let report =

@@ -189,22 +189,28 @@ async fn check_scope(
         Scoped::FlowInQuery => grant.flow_filter(only_flow(parts).as_deref()),
         Scoped::JobInQuery => {
             let Query(JobId(id)) = Query::from_request_parts(parts, app).await?;
-            match app.engine.task(id).await {
-                Ok(loaded) => grant.flow(&loaded.task.flow.name),
-                Err(EngineError::UnknownTask(_)) => Err(Refused::unknown_job(id)),
-                Err(error) => Err(error.into()),
-            }
+            check_task(app, grant, id, || Refused::unknown_job(id)).await
         }
         Scoped::TaskInPath => {
             let text = in_path(parts, "id").await?;
             let unknown = || Refused::unknown_task(format!("there is no task {text:?}"));
             let id: TaskId = text.parse().map_err(|_| unknown())?;
-            match app.engine.task(id).await {
-                Ok(loaded) => grant.flow(&loaded.task.flow.name),
-                Err(EngineError::UnknownTask(_)) => Err(unknown()),
-                Err(error) => Err(error.into()),
-            }
+            check_task(app, grant, id, unknown).await
         }
+    }
+}
+
+/// Whether the flow of a task is in scope.
+async fn check_task(
+    app: &App,
+    grant: &Grant,
+    id: TaskId,
+    unknown: impl FnOnce() -> Refused,
+) -> Result<(), Refused> {
+    match app.engine.task(id).await {
+        Ok(loaded) => grant.flow(&loaded.task.flow.name),
+        Err(EngineError::UnknownTask(_)) => Err(unknown()),
+        Err(error) => Err(error.into()),
     }
 }
 

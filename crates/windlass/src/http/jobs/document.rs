@@ -8,16 +8,16 @@ use windlass_api as api;
 use windlass_core::{ActKey, Json, Task, TaskStatus, Timestamp, task_status};
 use windlass_store::Loaded;
 
-use crate::http::tasks::view;
+use crate::http::{
+    submit::LABEL_BYTES_MAX,
+    tasks::view::{self, started_at},
+};
 
 /// The label of tasks that started as jobs. Its value is the beginning of the job's name.
 pub(super) const JOB_LABEL: &str = "job";
 
 /// The longest name of a job, in bytes.
 pub(super) const NAME_BYTES_MAX: usize = 1_024;
-
-/// The longest value of a label, in bytes.
-const LABEL_BYTES_MAX: usize = crate::http::LABEL_BYTES_MAX;
 
 /// The name and value of a job, as its task has them in its parameters.
 #[derive(Deserialize)]
@@ -47,8 +47,7 @@ pub(super) fn params(job: &api::CreateJob) -> String {
 
 /// The beginning of a name, as long as a label may be.
 pub(super) fn label(name: &str) -> String {
-    let end = (0..=LABEL_BYTES_MAX.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
-    name[..end.unwrap_or(0)].to_owned()
+    name[..name.floor_char_boundary(LABEL_BYTES_MAX)].to_owned()
 }
 
 /// The job of a task.
@@ -121,10 +120,6 @@ fn state(loaded: &Loaded) -> api::JobState {
         TaskStatus::Cancelled => Cancel,
         TaskStatus::RolledBack | TaskStatus::Failed | TaskStatus::Stuck => Failure,
     }
-}
-
-fn started_at(loaded: &Loaded) -> Option<Timestamp> {
-    loaded.task.state.started_at.or_else(|| loaded.begun().map(|claim| claim.at).min())
 }
 
 /// When it was accepted, started or ended, or an attempt of it was, whichever is the latest.

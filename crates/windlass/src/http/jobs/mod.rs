@@ -56,14 +56,14 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cancel))
 }
 
-/// The settings of the job API, where the server has it.
-pub(crate) struct JobApi(Arc<JobApiSettings>);
+/// The job API, where the server has it.
+pub(crate) struct JobApi(Jobs);
 
 impl FromRequestParts<Arc<App>> for JobApi {
     type Rejection = Refused;
 
     async fn from_request_parts(_: &mut Parts, app: &Arc<App>) -> Result<Self, Refused> {
-        app.jobs.clone().map(|jobs| Self(jobs.settings)).ok_or_else(Refused::no_job_api)
+        app.jobs.clone().map(Self).ok_or_else(Refused::no_job_api)
     }
 }
 
@@ -146,7 +146,7 @@ impl FromQuery for JobId {
 )]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
-    JobApi(settings): JobApi,
+    JobApi(Jobs { settings, confirm }): JobApi,
     caller: Caller,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(text): JsonBody<SUBMIT_BYTES_MAX>,
@@ -156,17 +156,18 @@ pub(crate) async fn create(
     let key = idempotency::key(key.as_deref(), None)?;
     let submission = submission(&settings, &job, key, &caller)?;
     let id = app.engine.next_task_id(caller.now);
-    let watch = app.engine.watch_sent(id);
+    let watch = (confirm == Confirm::Event).then(|| app.engine.watch_sent(id));
     let accepted = match app.engine.submit_under(id, submission).await {
         Ok(accepted) => accepted,
         Err(error) => return Err(flows::with_versions(&app, error).await),
     };
     app.metrics.submitted(accepted.existing.is_some());
     let task = &accepted.loaded.task;
-    let waits = app.jobs.as_ref().is_some_and(|jobs| jobs.confirm == Confirm::Event)
+    if let Some(watch) = watch
         && accepted.existing.is_none()
-        && app.engine.offers_attempts_of(task);
-    if waits && timeout_at(until, watch.sent()).await.is_err() {
+        && app.engine.offers_attempts_of(task)
+        && timeout_at(until, watch.sent()).await.is_err()
+    {
         give_up(&app, task.id, key.is_some(), caller.by).await?;
     }
     let job_id = task.id.to_string();

@@ -10,7 +10,7 @@ use windlass_core::{Act, ActKey, ActState, Action, Role, Task, TaskStatus, Times
 use windlass_store::Loaded;
 
 use crate::brokers::timeout_seconds;
-use crate::http::tasks::view::payload;
+use crate::http::tasks::view::{payload, started_at};
 
 /// A task as the classic system stored it. Times are Unix seconds.
 #[derive(Debug, Serialize, ToSchema)]
@@ -67,14 +67,13 @@ impl ClassicTask {
     /// The classic document of a task.
     pub(crate) fn new(loaded: &Loaded) -> Self {
         let task = &loaded.task;
-        let handed_out_at = loaded.begun().map(|claim| claim.at).min();
         Self {
             task_id: task.id.to_string(),
             task_status: status_number(task_status(task, &loaded.held()), task),
             task_message: task.message(),
             task_cursor: task.cursor(),
             time_create: seconds(task.input.created_at),
-            time_start: task.state.started_at.or(handed_out_at).map(seconds),
+            time_start: started_at(loaded).map(seconds),
             time_end: task.state.ended_at.map(seconds),
             parameters: payload(&task.outcome()),
             steps: (0..task.state.steps.len()).map(|index| step(loaded, index)).collect(),

@@ -70,7 +70,6 @@ pub(crate) fn summary(loaded: &Loaded) -> api::Task {
 /// The same without parameters, which may be large.
 pub(in crate::http) fn brief(loaded: &Loaded) -> api::Task {
     let Task { id, flow, input, state } = &*loaded.task;
-    let handed_out_at = loaded.begun().map(|claim| claim.at).min();
     api::Task {
         id: id.to_string(),
         flow: flow.name.to_string(),
@@ -91,7 +90,7 @@ pub(in crate::http) fn brief(loaded: &Loaded) -> api::Task {
         exclusive: input.exclusive.as_ref().map(|queue| task_queue(queue, state.queue.state)),
         existing: None,
         created_at: time(input.created_at),
-        started_at: state.started_at.or(handed_out_at).map(time),
+        started_at: started_at(loaded).map(time),
         ended_at: state.ended_at.map(time),
         steps: Vec::new(),
         current: Vec::new(),
@@ -255,6 +254,11 @@ pub(crate) fn run(action: &Action) -> String {
 pub(crate) fn payload(json: &Json) -> api::Payload {
     // A `Json` was checked when it was made, so there is always a value to be found in it.
     RawValue::from_string(json.as_str().to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// When the first attempt of a task began, also one whose start is not on disk yet.
+pub(crate) fn started_at(loaded: &Loaded) -> Option<Timestamp> {
+    loaded.task.state.started_at.or_else(|| loaded.begun().map(|claim| claim.at).min())
 }
 
 /// A point in time.
