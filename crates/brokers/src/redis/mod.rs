@@ -1,14 +1,14 @@
-//! Redis 7: streams with consumer groups, and lists for consumers that support nothing else.
+//! Redis 7: streams with consumer groups, and lists for programs that support nothing else.
 //!
-//! A queue is one key. The two kinds:
+//! A queue is one key. The three kinds:
 //!
-//! | | `stream` | `list` |
-//! |---|---|---|
-//! | a message | an entry: `body`, headers, `windlass-id`, `windlass-key` are its fields | the body |
-//! | received by | `XREADGROUP`; the group records its consumer | `BLMPOP`; it is removed |
-//! | done | `XACK` and `XDEL` together, so that the length counts open messages | nothing |
-//! | after its consumer died | others claim it after `silent_after` | it is lost |
-//! | a new queue is recognised by | the position of an unused group | a separate key |
+//! | | `stream` | `list` | `reliable-list` |
+//! |---|---|---|---|
+//! | a message | an entry: `body`, headers, `windlass-id`, `windlass-key` are its fields | the body | the body |
+//! | received by | `XREADGROUP`; the group records its consumer | `BLMPOP`; it is removed | it moves into the taken list of its consumer |
+//! | done | `XACK` and `XDEL` together, so that the length counts open messages | nothing | it is removed from that list |
+//! | after its consumer died | others claim it after `silent_after` | it is lost | others put it back after `silent_after` |
+//! | a new queue is recognised by | the position of an unused group | a separate key | a separate key |
 //!
 //! A topic is a stream too. Subscribers read it with `XREAD`, or with their own group. Its messages are never
 //! done, so the stream is trimmed to a number of messages.
@@ -21,6 +21,7 @@
 //! | `entry.rs`, `stream.rs` | messages as entries; creating, filling and observing streams |
 //! | `group.rs`, `stream_consumer.rs` | the requests of a consumer to its group; when it makes them |
 //! | `list.rs`, `list_consumer.rs` | the same for lists |
+//! | `taken.rs`, `taken_consumer.rs` | consumers of lists that keep messages until they are done |
 //! | `error.rs` | maps errors |
 //!
 //! One server, or any server behind one address: clusters and sentinels are not asked for the place of keys.
@@ -35,6 +36,8 @@ mod list_consumer;
 mod reader;
 mod stream;
 mod stream_consumer;
+mod taken;
+mod taken_consumer;
 
 use std::sync::Arc;
 
@@ -42,6 +45,7 @@ use async_trait::async_trait;
 
 use self::{
     entry::Kept, group::Place, link::Link, list_consumer::ListConsumer, stream_consumer::StreamConsumer,
+    taken_consumer::TakenConsumer,
 };
 use crate::{
     Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Progress, Queue, Topic,
@@ -61,6 +65,7 @@ pub struct Redis {
 enum Kind {
     Stream,
     List,
+    ReliableList,
 }
 
 impl Redis {
@@ -82,8 +87,9 @@ fn kind(queue: &Queue) -> Result<Kind, BrokerError> {
     match queue.kind.as_deref() {
         None | Some("stream") => Ok(Kind::Stream),
         Some("list") => Ok(Kind::List),
+        Some("reliable-list") => Ok(Kind::ReliableList),
         Some(other) => Err(BrokerError::Invalid(format!(
-            "Redis has no queues of the kind {other}: {queue} can be a stream or a list"
+            "Redis has no queues of the kind {other}: {queue} can be a stream, a list or a reliable-list"
         ))),
     }
 }
@@ -122,7 +128,7 @@ impl Broker for Redis {
     }
 
     fn has_headers(&self, queue: &Queue) -> bool {
-        !matches!(kind(queue), Ok(Kind::List))
+        matches!(kind(queue), Ok(Kind::Stream) | Err(_))
     }
 
     fn check(&self, queue: &Queue) -> Result<(), BrokerError> {
@@ -136,7 +142,7 @@ impl Broker for Redis {
     async fn declare(&self, queue: &Queue) -> Result<(), BrokerError> {
         match kind(queue)? {
             Kind::Stream => stream::declare(&self.link, &queue.name).await,
-            Kind::List => list::declare(&self.link, &queue.name).await,
+            Kind::List | Kind::ReliableList => list::declare(&self.link, &queue.name).await,
         }
     }
 
@@ -146,7 +152,7 @@ impl Broker for Redis {
                 let messages: Vec<&Message> = messages.iter().collect();
                 stream::publish(&self.link, &queue.name, Kept::UntilDone, &messages).await
             }
-            Ok(Kind::List) => list::publish(&self.link, &queue.name, messages).await,
+            Ok(Kind::List | Kind::ReliableList) => list::publish(&self.link, &queue.name, messages).await,
             Err(error) => vec![Err(error); messages.len()],
         }
     }
@@ -162,14 +168,16 @@ impl Broker for Redis {
     async fn look(&self, queue: &Queue) -> Result<Look, BrokerError> {
         match kind(queue)? {
             Kind::Stream => stream::look(&self.link, &queue.name).await,
-            Kind::List => list::look(&self.link, &queue.name).await,
+            Kind::List | Kind::ReliableList => list::look(&self.link, &queue.name).await,
         }
     }
 
     async fn progress(&self, queue: &Queue, _group: &str) -> Result<Progress, BrokerError> {
         match kind(queue)? {
             Kind::Stream => stream::progress(&self.link, &queue.name).await,
-            Kind::List => Ok(Progress::Left(list::look(&self.link, &queue.name).await?.messages)),
+            Kind::List | Kind::ReliableList => {
+                Ok(Progress::Left(list::look(&self.link, &queue.name).await?.messages))
+            }
         }
     }
 
@@ -182,6 +190,7 @@ impl Broker for Redis {
         let link = Arc::clone(&self.link);
         Ok(match kind(queue)? {
             Kind::Stream => Box::new(StreamConsumer::new(link, place(queue, settings))),
+            Kind::ReliableList => Box::new(TakenConsumer::new(link, &queue.name, settings)),
             Kind::List => Box::new(ListConsumer::new(link, &queue.name, settings.in_hands_max)),
         })
     }

@@ -34,7 +34,7 @@ pub use membership::{HEARTBEAT_EVERY, Membership, SERVICE_LEASE};
 pub(crate) use messenger::MESSAGES_MAX;
 pub use messenger::Messenger;
 pub use offering::{OfferedAt, SentWatch};
-pub use outbox_relay::{OutboxRelay, WriteEvent};
+pub use outbox_relay::{OutboxRelay, Subscriber, TaskEvent, TopicSubscriber, WriteEvent};
 pub use queue_publisher::{QueuePublisher, QueuePublisherSettings, RESULTS_GROUP, WriteStep};
 pub use reclaimer::Reclaimer;
 pub use rollout_keeper::RolloutKeeper;

@@ -1,9 +1,9 @@
-//! Announces task events on a topic of a broker.
+//! Announces task events to subscribers, such as a topic of a broker.
 //!
 //! ```text
 //! committer:  state, events and their place in the outbox, in one transaction
 //!                                     │
-//! outbox relay:  outbox ─▶ read ─▶ Broker::announce ─▶ confirmed: out of the outbox
+//! outbox relay:  outbox ─▶ read ─▶ each Subscriber ─▶ confirmed by all: out of the outbox
 //!                └───────── not confirmed: sent again ◀──┘
 //! ```
 //!
@@ -18,7 +18,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use windlass_brokers::{Announcement, Broker, Topic};
+use async_trait::async_trait;
+use windlass_brokers::{Announcement, Broker, BrokerError, Topic};
 use windlass_core::{
     AlarmId, AlarmKind, Event, Millis, Task, TaskId,
     planted::{Bug, is_planted},
@@ -48,12 +49,60 @@ pub trait WriteEvent: Send + Sync {
     fn announcement(&self, task: &Task, n: u64, event: &Event) -> Announcement;
 }
 
-/// Announces task events.
-pub struct OutboxRelay {
-    engine: Arc<Engine>,
+/// An event of a task to announce.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskEvent<'a> {
+    /// The task as it is now, without parameters and results.
+    pub task: &'a Task,
+    /// The number of the event in its task, from 1.
+    pub n: u64,
+    /// The event.
+    pub event: &'a Event,
+}
+
+/// Hears of the events of tasks.
+#[async_trait]
+pub trait Subscriber: Send + Sync {
+    /// Where events go, for log and alarm messages: "on the topic T of BROKER".
+    fn place(&self) -> String;
+
+    /// Announces events of different tasks and returns when each is confirmed or refused: one outcome per event, in
+    /// their order. An event that was confirmed may be announced again.
+    async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>>;
+}
+
+/// Announces events on a topic of a broker.
+pub struct TopicSubscriber {
     broker: Arc<dyn Broker>,
     writer: Arc<dyn WriteEvent>,
     topic: Topic,
+}
+
+impl TopicSubscriber {
+    /// A subscriber that has events written by `writer` and announces them on this topic.
+    #[must_use]
+    pub fn new(broker: Arc<dyn Broker>, writer: Arc<dyn WriteEvent>, topic: Topic) -> Self {
+        Self { broker, writer, topic }
+    }
+}
+
+#[async_trait]
+impl Subscriber for TopicSubscriber {
+    fn place(&self) -> String {
+        format!("on the topic {} of {}", self.topic.name, self.broker.name())
+    }
+
+    async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>> {
+        let announcement = |event: &TaskEvent<'_>| self.writer.announcement(event.task, event.n, event.event);
+        let announcements: Vec<Announcement> = events.iter().map(announcement).collect();
+        self.broker.announce(&self.topic, &announcements).await
+    }
+}
+
+/// Announces task events.
+pub struct OutboxRelay {
+    engine: Arc<Engine>,
+    subscribers: Vec<Arc<dyn Subscriber>>,
     stirred: Arc<Signal>,
     trouble: Trouble,
     /// The last confirmed event of each task with a partly announced change: the outbox records whole changes only.
@@ -84,20 +133,14 @@ impl Line {
 }
 
 impl OutboxRelay {
-    /// An outbox relay of `engine`: from now on events are kept until they are announced.
+    /// An outbox relay of `engine`: from now on events are kept until all subscribers have confirmed them. While one of
+    /// them is unavailable, all wait.
     #[must_use]
-    pub fn new(
-        engine: Arc<Engine>,
-        broker: Arc<dyn Broker>,
-        writer: Arc<dyn WriteEvent>,
-        topic: Topic,
-    ) -> Self {
+    pub fn new(engine: Arc<Engine>, subscribers: Vec<Arc<dyn Subscriber>>) -> Self {
         let stirred = engine.announcing.begin();
         Self {
             engine,
-            broker,
-            writer,
-            topic,
+            subscribers,
             stirred,
             trouble: Trouble::default(),
             confirmed: Mutex::default(),
@@ -135,7 +178,7 @@ impl OutboxRelay {
         let announced = match self.waiting().await {
             // Nothing is announced until an operator has repaired the rows.
             Err(error @ StoreError::Damaged(_)) => {
-                self.has_failed(&error, clock());
+                self.has_failed(&format!("{}: {error}", self.places()), clock());
                 Vec::new()
             }
             waiting => {
@@ -173,9 +216,9 @@ impl OutboxRelay {
                 lines.iter_mut().for_each(Line::end_with_change);
             }
             let first = lines.iter().filter_map(|line| Some((&line.task, line.events.front()?)));
-            let announcements: Vec<Announcement> =
-                first.map(|(task, next)| self.writer.announcement(task, next.n, &next.event)).collect();
-            let outcomes = self.broker.announce(&self.topic, &announcements).await;
+            let events: Vec<TaskEvent<'_>> =
+                first.map(|(task, next)| TaskEvent { task, n: next.n, event: &next.event }).collect();
+            let outcomes = self.tell_all(&events).await;
             self.engine.counts.announce(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
             for (line, outcome) in lines.iter_mut().zip(outcomes) {
                 match outcome {
@@ -203,6 +246,20 @@ impl OutboxRelay {
             None => {}
         }
         announced
+    }
+
+    /// Announces events to all subscribers. An event is confirmed when each of them has confirmed it.
+    async fn tell_all(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), String>> {
+        let mut outcomes = vec![Ok(()); events.len()];
+        for subscriber in &self.subscribers {
+            let told = subscriber.announce(events).await;
+            for (outcome, told) in outcomes.iter_mut().zip(told) {
+                if let (Ok(()), Err(error)) = (&outcome, told) {
+                    *outcome = Err(format!("{}: {error}", subscriber.place()));
+                }
+            }
+        }
+        outcomes
     }
 
     /// Records that the next event of a task was confirmed. Returns the change that is completed by it.
@@ -237,9 +294,13 @@ impl OutboxRelay {
 
     fn has_failed(&self, error: &dyn Display, now: Now) {
         if self.trouble.goes_on(error, now) {
-            let (broker, topic) = (self.broker.name(), &self.topic.name);
-            tracing::warn!(broker, topic, %error, "events cannot be announced; trying again");
+            tracing::warn!(%error, "events cannot be announced; trying again");
         }
+    }
+
+    fn places(&self) -> String {
+        let places: Vec<String> = self.subscribers.iter().map(|subscriber| subscriber.place()).collect();
+        places.join(" and ")
     }
 
     /// A bounded number of waiting events by task, and whether there may be more. Events of tasks that were deleted
@@ -270,10 +331,7 @@ impl OutboxRelay {
     /// Raises the alarm about an unavailable broker, and resolves it when the broker works again.
     async fn tell_trouble(&self, led: Led, now: Now) -> Result<(), EngineError> {
         let id = AlarmId(AlarmKind::BrokerAway.as_str().into());
-        let describe = |error: &str| {
-            let (topic, broker) = (&self.topic.name, self.broker.name());
-            format!("task events cannot be announced on the topic {topic} of {broker}: {error}")
-        };
+        let describe = |error: &str| format!("task events cannot be announced {error}");
         self.trouble.tell_as(led.lease, &self.engine, id, describe, now).await
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use windlass_brokers::{Announcement, Message, Topic};
 use windlass_core::{AlarmCommand, Event, Task, TaskId};
-use windlass_engine::services::{Janitor, OutboxRelay, WriteEvent};
+use windlass_engine::services::{Janitor, OutboxRelay, Subscriber, TopicSubscriber, WriteEvent};
 use windlass_store::{
     Retention,
     memory::{MemorySink, SharedStore},
@@ -31,7 +31,8 @@ impl WriteEvent for Numbers {
 
 fn outbox_relay(world: &World, broker: &Arc<TestBroker>) -> OutboxRelay {
     let topic = Topic { name: "events".to_owned(), kind: None, keep: 1 };
-    OutboxRelay::new(world.engine.clone(), broker.clone(), Arc::new(Numbers), topic)
+    let topic = TopicSubscriber::new(broker.clone(), Arc::new(Numbers), topic);
+    OutboxRelay::new(world.engine.clone(), vec![Arc::new(topic)])
 }
 
 fn announce(world: &World, outbox_relay: &OutboxRelay) {
@@ -91,6 +92,31 @@ fn every_event_is_announced_and_none_before_the_one_before_it() {
         announce(&world, &outbox_relay);
         assert_eq!(broker.heard.lock().unwrap().len(), times, "what was announced is out of the outbox");
     }
+}
+
+#[test]
+fn an_event_waits_until_all_subscribers_have_confirmed_it() {
+    let world = World::new();
+    let brokers = [TestBroker::new(1, 0), TestBroker::new(2, 8)];
+    let subscriber = |broker: &Arc<TestBroker>| -> Arc<dyn Subscriber> {
+        let topic = Topic { name: "events".to_owned(), kind: None, keep: 1 };
+        Arc::new(TopicSubscriber::new(broker.clone(), Arc::new(Numbers), topic))
+    };
+    let relay = OutboxRelay::new(world.engine.clone(), brokers.iter().map(subscriber).collect());
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    (0..10).for_each(|_| announce(&world, &relay));
+    brokers[1].losses.store(0, Ordering::Relaxed);
+    for _ in 0..10 {
+        announce(&world, &relay);
+        world.be_away_unserved(5000);
+    }
+    for broker in &brokers {
+        assert_eq!(broker.first_heard()[&id.to_string()], history(&world, id));
+    }
+    let times = brokers[0].heard.lock().unwrap().len();
+    announce(&world, &relay);
+    assert_eq!(brokers[0].heard.lock().unwrap().len(), times, "what all have confirmed is out of the outbox");
 }
 
 #[test]

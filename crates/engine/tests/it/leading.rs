@@ -9,7 +9,7 @@ use windlass_brokers::{Announcement, Message, Topic};
 use windlass_core::{Event, Flow, Input, Json, Millis, OnFailure, Task, TaskId};
 use windlass_engine::{
     EngineError, Exchange, RoundsOf, WorkerReport,
-    services::{Janitor, OutboxRelay, Timekeeper, WriteEvent},
+    services::{Janitor, OutboxRelay, Timekeeper, TopicSubscriber, WriteEvent},
 };
 use windlass_store::{Retention, Store as _};
 
@@ -172,8 +172,10 @@ fn an_outbox_is_emptied_by_the_server_that_leads_now() {
     let two = Two::new();
     let broker = TestBroker::new(1, 0);
     let topic = || Topic { name: "events".to_owned(), kind: None, keep: 1 };
-    let relay =
-        |world: &World| OutboxRelay::new(world.engine.clone(), broker.clone(), Arc::new(Numbers), topic());
+    let relay = |world: &World| {
+        let topic = TopicSubscriber::new(broker.clone(), Arc::new(Numbers), topic());
+        OutboxRelay::new(world.engine.clone(), vec![Arc::new(topic)])
+    };
     let (of_one, of_other) = (relay(&two.one), relay(&two.other));
     two.one.be_heard();
     two.one.apply(flow("f", &["a"], 0));

@@ -13,7 +13,7 @@ use windlass_core::{Millis, TaskId, Timestamp};
 use windlass_engine::{
     Committer, Engine, EngineError,
     loops::{self, StoreClock, Timer},
-    services::{DeviceKeeper, Membership, OutboxRelay},
+    services::{DeviceKeeper, Membership, OutboxRelay, TopicSubscriber},
 };
 use windlass_store::{
     Announced, Clock, Cluster as _, Now, ServerId, ServerState, Store,
@@ -334,7 +334,8 @@ fn outbox_relay(world: &Rc<World>, live: &Live) -> OutboxRelay {
     let dice = Mutex::new(fastrand::Rng::with_seed(world.random()));
     let losses = world.config.announcements_lost;
     let topics = Topics { device, journal: world.journal.clone(), dice, losses };
-    OutboxRelay::new(live.engine.clone(), Arc::new(topics), Arc::new(Numbers), topic())
+    let topic = TopicSubscriber::new(Arc::new(topics), Arc::new(Numbers), topic());
+    OutboxRelay::new(live.engine.clone(), vec![Arc::new(topic)])
 }
 
 fn membership(world: &World, engine: &Arc<Engine>, clock: &MachineClock) -> Membership {

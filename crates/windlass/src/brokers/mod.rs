@@ -42,7 +42,7 @@ use tokio::sync::watch;
 use windlass_brokers::{Broker, Queue};
 use windlass_engine::{
     loops,
-    services::{QueuePublisher, WriteStep},
+    services::{OutboxRelay, QueuePublisher, WriteStep},
 };
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
@@ -103,11 +103,15 @@ impl Brokers {
         running: &mut Loops,
     ) -> anyhow::Result<Ending> {
         let engine = &app.engine;
+        let mut subscribers = Vec::new();
         if let Some(settings) = self.settings.events
             && let Some(broker) = self.by_url.get(&settings.broker)
         {
-            let outbox_relay = events::outbox_relay(engine.clone(), broker.clone(), settings);
-            running.spawn("publishes events", loops::relay(outbox_relay, clock.clone()));
+            subscribers.push(events::subscriber(broker.clone(), settings));
+        }
+        if !subscribers.is_empty() {
+            let relay = OutboxRelay::new(engine.clone(), subscribers);
+            running.spawn("publishes events", loops::relay(relay, clock.clone()));
         }
         let intakes = watch::Sender::new(false);
         for intake in self.settings.intake {

@@ -92,7 +92,7 @@ impl Subject for Queues<'_> {
             shares: true,
             acknowledges_each: true,
             counts_deliveries: is_stream,
-            heeds_silence: is_stream,
+            heeds_silence: self.kind != "list",
             survives_a_kill: true,
         }
     }
@@ -126,6 +126,19 @@ fn streams_conform() {
 fn lists_conform() {
     let Some(server) = Server::shared().unwrap() else { return };
     conformance::run(&Queues { server, kind: "list", proxy: None });
+}
+
+#[test]
+fn reliable_lists_conform() {
+    let Some(server) = Server::shared().unwrap() else { return };
+    conformance::run(&Queues { server, kind: "reliable-list", proxy: None });
+}
+
+#[test]
+fn reliable_lists_conform_when_disturbed() {
+    let Some(server) = Server::start_with(&["appendfsync=always"]).unwrap() else { return };
+    let proxy = Some(Proxy::start(server.port()).unwrap());
+    conformance::run_disturbed(&Queues { server: &server, kind: "reliable-list", proxy });
 }
 
 #[test]

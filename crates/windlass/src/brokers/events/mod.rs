@@ -6,19 +6,12 @@ mod settings;
 use std::sync::Arc;
 
 use windlass_brokers::Broker;
-use windlass_engine::{
-    Engine,
-    services::{OutboxRelay, WriteEvent},
-};
+use windlass_engine::services::{Subscriber, TopicSubscriber};
 
 pub(crate) use settings::{EventsSection, EventsSettings};
 
-/// The outbox relay of a server. From now on the store keeps events for it.
-pub(super) fn outbox_relay(
-    engine: Arc<Engine>,
-    broker: Arc<dyn Broker>,
-    settings: EventsSettings,
-) -> OutboxRelay {
-    let writer: Arc<dyn WriteEvent> = Arc::new(cloud_event::Writer::new(settings.source));
-    OutboxRelay::new(engine, broker, writer, settings.topic)
+/// Announces events on the topic of these settings.
+pub(super) fn subscriber(broker: Arc<dyn Broker>, settings: EventsSettings) -> Arc<dyn Subscriber> {
+    let writer = Arc::new(cloud_event::Writer::new(settings.source));
+    Arc::new(TopicSubscriber::new(broker, writer, settings.topic))
 }
