@@ -23,6 +23,7 @@ mod devices;
 mod error;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod machinery;
 mod message;
 #[cfg(feature = "mqtt")]
 mod mqtt;
@@ -45,6 +46,7 @@ pub use devices::{DeviceCommand, DeviceMessage, DeviceNetwork};
 pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
+pub use machinery::{ResultBackend, ResultDocument, SignatureBroker, result_backend, signature_broker};
 pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
 #[cfg(feature = "mqtt")]
 pub use mqtt::{Mqtt, MqttSettings, MqttVersion};

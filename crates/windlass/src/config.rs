@@ -17,7 +17,7 @@ use windlass_store::{Retention, resident::BodyPolicy};
 use windlass_tls::{Identity, ServerFiles};
 
 use crate::{
-    brokers::{self, BrokerSettings, EventsSettings},
+    brokers::{self, BrokerSettings, EventsSettings, MachinerySettings},
     devices::{self, DeviceSettings},
     http::ClientLimits,
     job_api::JobApiSettings,
@@ -148,7 +148,7 @@ impl ServerConfig {
         } else {
             "in the configuration file, or in the variables with `__` that set its keys"
         };
-        let brokers = brokers::read(file.queues, file.intake, file.events).context(place)?;
+        let brokers = brokers::read(file.queues, file.intake, file.events, file.machinery).context(place)?;
         let task_lists = task_list::read(file.task_list).context(place)?;
         let jobs = file.asyncwork.map(JobApiSettings::read).transpose().context(place)?;
         let devices = devices::read(file.devices).context(place)?;
@@ -192,7 +192,7 @@ impl ServerConfig {
         Retention {
             tasks: Millis(self.keep_tasks.ms),
             logs: Millis(self.keep_logs.ms),
-            keeps_unannounced: self.brokers.events.is_some(),
+            keeps_unannounced: self.brokers.announces(),
             messages_until: None,
         }
     }
@@ -259,6 +259,7 @@ impl ServerConfig {
         };
         let (queues, intake) = self.brokers.sections();
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
+        let machinery = self.brokers.machinery.as_ref().map(MachinerySettings::section);
         let task_list = self.task_lists.iter().map(TaskListSettings::section).collect();
         let devices = self.devices.as_ref().map(DeviceSettings::section);
         let access = self.access.section();
@@ -271,6 +272,7 @@ impl ServerConfig {
             task_list,
             events,
             asyncwork,
+            machinery,
             devices,
         })?)
     }

@@ -22,6 +22,7 @@
 //! | `group.rs`, `stream_consumer.rs` | the requests of a consumer to its group; when it makes them |
 //! | `list.rs`, `list_consumer.rs` | the same for lists |
 //! | `taken.rs`, `taken_consumer.rs` | consumers of lists that keep messages until they are done |
+//! | `machinery.rs` | states, groups and delayed signatures of the Go library machinery |
 //! | `error.rs` | maps errors |
 //!
 //! One server, or any server behind one address: clusters and sentinels are not asked for the place of keys.
@@ -33,11 +34,14 @@ mod group;
 mod link;
 mod list;
 mod list_consumer;
+mod machinery;
 mod reader;
 mod stream;
 mod stream_consumer;
 mod taken;
 mod taken_consumer;
+
+pub(crate) use self::machinery::Machinery;
 
 use std::sync::Arc;
 

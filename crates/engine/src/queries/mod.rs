@@ -93,6 +93,15 @@ impl Engine {
         self.on_disk(|| self.store.load_heads(ids)).await
     }
 
+    /// The tasks with these ids as they are on disk, in their order, with their results. Nothing stands in place of a
+    /// task that does not exist or whose rows are damaged.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn whole_tasks(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, EngineError> {
+        self.on_disk(|| self.store.load(ids)).await
+    }
+
     /// Tasks, newest first, without results.
     ///
     /// # Errors

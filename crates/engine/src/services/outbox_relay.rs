@@ -138,13 +138,7 @@ impl OutboxRelay {
     #[must_use]
     pub fn new(engine: Arc<Engine>, subscribers: Vec<Arc<dyn Subscriber>>) -> Self {
         let stirred = engine.announcing.begin();
-        Self {
-            engine,
-            subscribers,
-            stirred,
-            trouble: Trouble::default(),
-            confirmed: Mutex::default(),
-        }
+        Self { engine, subscribers, stirred, trouble: Trouble::default(), confirmed: Mutex::default() }
     }
 
     /// Returns when there may be new events.

@@ -6,6 +6,7 @@ use windlass_brokers::{Broker, Queue, Topic};
 use super::{
     BrokerSettings, Brokers, election,
     events::EventsSettings,
+    machinery,
     settings::{PLACE_OF_EVENTS, place_of_intake, place_of_queue},
 };
 
@@ -22,7 +23,7 @@ impl Brokers {
     ///  # Errors
     /// Names the section and the key of the first queue or topic that its broker does not support.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        let BrokerSettings { queues, intake, events } = &self.settings;
+        let BrokerSettings { queues, intake, events, machinery } = &self.settings;
         for offered in queues {
             let Some(broker) = self.by_url.get(&offered.broker) else { continue };
             queue(&**broker, &offered.publisher.queue, Keys { name: "queue", kind: "kind" })
@@ -41,6 +42,14 @@ impl Brokers {
                     .map_err(|error| anyhow::Error::msg(error.to_string()))
                     .context("`leader`")
                     .with_context(|| place_of_intake(&intake.queue.name))?;
+            }
+        }
+        if let Some(machinery) = machinery
+            && let Some(broker) = self.by_url.get(&machinery.broker)
+        {
+            for signatures in machinery.queues() {
+                queue(&**broker, &signatures, Keys { name: "queues", kind: "queues" })
+                    .context(machinery::PLACE)?;
             }
         }
         if let Some(EventsSettings { broker, topic, .. }) = events

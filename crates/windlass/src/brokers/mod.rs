@@ -14,6 +14,7 @@
 //! | `leader.rs`, `election.rs` | an intake that only the elected server reads: its settings, its election |
 //! | `document.rs`, `pointer.rs` | what a message asks for, and where its parts are |
 //! | `events` | publishes events of tasks |
+//! | `machinery` | signatures of the Go library machinery start tasks, and their results go back |
 
 mod check;
 mod consume;
@@ -24,6 +25,7 @@ mod events;
 mod intake;
 mod job;
 mod leader;
+mod machinery;
 mod pointer;
 mod portion;
 mod results;
@@ -48,6 +50,7 @@ use windlass_engine::{
 use crate::{clock::SystemClock, http::App, loops::Loops};
 
 use election::Election;
+use machinery::Machinery;
 use settings::{MessageFormat, PLACE_OF_EVENTS, place_of_intake, place_of_queue};
 
 pub(crate) use check::{Keys, queue as check_queue};
@@ -55,6 +58,7 @@ pub(crate) use check::{Keys, queue as check_queue};
 pub(crate) use consume::alarm_id;
 pub(crate) use ending::Ending;
 pub(crate) use events::{EventsSection, EventsSettings};
+pub(crate) use machinery::{MachinerySection, MachinerySettings};
 pub(crate) use pointer::Pointer;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};
@@ -82,7 +86,9 @@ impl Brokers {
         let intake =
             settings.intake.iter().map(|intake| (place_of_intake(&intake.queue.name), &intake.broker));
         let events = settings.events.iter().map(|events| (PLACE_OF_EVENTS.to_owned(), &events.broker));
-        for (place, url) in queues.chain(intake).chain(events) {
+        let machinery =
+            settings.machinery.iter().map(|machinery| (machinery::PLACE.to_owned(), &machinery.broker));
+        for (place, url) in queues.chain(intake).chain(events).chain(machinery) {
             if !by_url.contains_key(url) {
                 let broker = windlass_brokers::connect(url.as_str())
                     .with_context(|| format!("{IN_FILE}: {place}: `broker`: cannot use the broker {url}"))?;
@@ -108,6 +114,12 @@ impl Brokers {
             && let Some(broker) = self.by_url.get(&settings.broker)
         {
             subscribers.push(events::subscriber(broker.clone(), settings));
+        }
+        if let Some(settings) = self.settings.machinery
+            && let Some(broker) = self.by_url.get(&settings.broker)
+        {
+            let machinery = Machinery::new(app.clone(), settings).context(machinery::PLACE)?;
+            subscribers.push(machinery.start(broker, running));
         }
         if !subscribers.is_empty() {
             let relay = OutboxRelay::new(engine.clone(), subscribers);

@@ -11,6 +11,7 @@ use windlass_engine::services::QueuePublisherSettings;
 use super::{
     events::{EventsSection, EventsSettings},
     leader::{LeaderSection, LeaderSettings},
+    machinery::{self, MachinerySection, MachinerySettings},
     pointer::Pointer,
     url::BrokerUrl,
     uses,
@@ -148,6 +149,8 @@ pub(crate) struct BrokerSettings {
     pub(crate) intake: Vec<IntakeSettings>,
     /// Where events of tasks are published.
     pub(crate) events: Option<EventsSettings>,
+    /// Signatures of machinery that start tasks.
+    pub(crate) machinery: Option<MachinerySettings>,
 }
 
 /// A module that has its queue on a broker.
@@ -181,6 +184,11 @@ impl OfferedQueue {
 }
 
 impl BrokerSettings {
+    /// Whether events of tasks are kept until they are announced.
+    pub(crate) fn announces(&self) -> bool {
+        self.events.is_some() || self.machinery.is_some()
+    }
+
     /// The settings as sections of a configuration file, without passwords.
     pub(crate) fn sections(&self) -> (BTreeMap<String, QueueSection>, Vec<IntakeSection>) {
         let queues = self.queues.iter().map(|queue| (queue.publisher.module.to_string(), queue.section()));
@@ -196,6 +204,7 @@ pub(crate) fn read(
     queues: BTreeMap<String, QueueSection>,
     intake: Vec<IntakeSection>,
     events: Option<EventsSection>,
+    machinery: Option<MachinerySection>,
 ) -> anyhow::Result<BrokerSettings> {
     let read = |(module, section): (String, QueueSection)| {
         offered(&module, section).with_context(|| place_of_queue(&module))
@@ -204,6 +213,7 @@ pub(crate) fn read(
         queues: queues.into_iter().map(read).collect::<anyhow::Result<_>>()?,
         intake: intake.into_iter().map(taken_in).collect::<anyhow::Result<_>>()?,
         events: events.map(EventsSettings::read).transpose().context(PLACE_OF_EVENTS)?,
+        machinery: machinery.map(MachinerySettings::read).transpose().context(machinery::PLACE)?,
     };
     uses::check(&settings)?;
     Ok(settings)
@@ -294,7 +304,7 @@ mod tests {
     }
 
     fn read_one(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
-        Ok(read([(module.to_owned(), section)].into(), Vec::new(), None)?.queues.remove(0))
+        Ok(read([(module.to_owned(), section)].into(), Vec::new(), None, None)?.queues.remove(0))
     }
 
     #[test]

@@ -24,26 +24,30 @@ fn check_queues(settings: &BrokerSettings) -> anyhow::Result<()> {
 
     let of_queues = settings.queues.iter().flat_map(|queue| {
         let steps = format!("the steps of {}", queue.publisher.module);
-        let answers = (&queue.broker, &queue.publisher.results.name, ANSWERS.to_owned());
-        [(&queue.broker, &queue.publisher.queue.name, steps), answers]
+        let answers = (&queue.broker, queue.publisher.results.name.clone(), ANSWERS.to_owned());
+        [(&queue.broker, queue.publisher.queue.name.clone(), steps), answers]
     });
     let of_intake = settings
         .intake
         .iter()
-        .map(|intake| (&intake.broker, &intake.queue.name, "messages that start tasks".to_owned()));
+        .map(|intake| (&intake.broker, intake.queue.name.clone(), "messages that start tasks".to_owned()));
+    let of_machinery = settings.machinery.iter().flat_map(|machinery| {
+        let queues = machinery.queues().into_iter();
+        queues.map(|queue| (&machinery.broker, queue.name, "signatures".to_owned()))
+    });
     let of_events =
-        settings.events.iter().map(|events| (&events.broker, &events.topic.name, "events".to_owned()));
-    let mut uses: BTreeMap<(&BrokerUrl, &str), String> = BTreeMap::new();
-    for (broker, queue, used) in of_queues.chain(of_intake).chain(of_events) {
-        let Some(before) = uses.insert((broker, queue.as_str()), used.clone()) else { continue };
+        settings.events.iter().map(|events| (&events.broker, events.topic.name.clone(), "events".to_owned()));
+    let mut uses: BTreeMap<(&BrokerUrl, String), String> = BTreeMap::new();
+    for (broker, queue, used) in of_queues.chain(of_intake).chain(of_events).chain(of_machinery) {
+        let Some(before) = uses.insert((broker, queue.clone()), used.clone()) else { continue };
         ensure!(
             before == used && used == ANSWERS,
             "the queue {queue} of {broker} is configured for {before} and for {used}: use separate queues"
         );
     }
     for (broker, queue) in uses.keys() {
-        let dead = Queue::new(*queue).dead();
-        if let Some(used) = uses.get(&(*broker, dead.name.as_str())) {
+        let dead = Queue::new(queue).dead();
+        if let Some(used) = uses.get(&(*broker, dead.name.clone())) {
             bail!(
                 "the queue {dead} of {broker} is configured for {used}, and is the dead-letter queue of {queue}: use \
                  separate queues"
@@ -122,7 +126,7 @@ mod tests {
         let read_all = |modules: &[&str], taken: &[&str]| {
             let names = ["one", "other"].iter().map(|name| (*name).to_owned());
             let queues = names.zip(modules.iter().map(|queue| on(queue))).collect();
-            read(queues, taken.iter().map(|queue| intake(queue)).collect(), None)
+            read(queues, taken.iter().map(|queue| intake(queue)).collect(), None, None)
         };
         assert!(read_all(&["a", "b"], &["c", "d"]).is_ok(), "answers of both come on one queue");
         let error = |modules: &[&str], taken: &[&str]| read_all(modules, taken).unwrap_err().to_string();
@@ -133,14 +137,14 @@ mod tests {
         );
         let answers = QueueSection { results: Some("a".to_owned()), ..on("b") };
         let both = [("one".to_owned(), answers), ("other".to_owned(), on("a"))];
-        let answers = read(both.into(), Vec::new(), None).unwrap_err().to_string();
+        let answers = read(both.into(), Vec::new(), None, None).unwrap_err().to_string();
         assert!(answers.contains("results and for the steps of other"), "{answers}");
         assert!(error(&["a"], &["a"]).contains("the steps of one and for messages that start tasks"));
         assert!(error(&["a"], &["windlass-results"]).contains("results and for messages that start tasks"));
         assert!(error(&[], &["c", "c"]).contains("messages that start tasks and for messages"));
         assert!(error(&["a"], &["a-dead"]).contains("is the dead-letter queue of a"));
         let elsewhere = IntakeSection { broker: "redis://other".to_owned(), ..intake("a") };
-        assert!(read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None).is_ok());
+        assert!(read([("one".to_owned(), on("a"))].into(), vec![elsewhere], None, None).is_ok());
     }
 
     #[test]
@@ -153,7 +157,7 @@ mod tests {
             };
             IntakeSection { leader: Some(leader), ..intake(queue) }
         };
-        let read = |one, other| read(Default::default(), vec![one, other], None);
+        let read = |one, other| read(Default::default(), vec![one, other], None, None);
         let one = || led("a", "etcd://u:secret@h", Some("n"));
         let error = read(one(), led("b", "etcd://u:secret@h", Some("n"))).unwrap_err().to_string();
         assert!(error.contains("the `leader` n of etcd://…@h: use a name for each"), "{error}");
@@ -168,8 +172,9 @@ mod tests {
             results: results.map(str::to_owned),
             ..section(broker)
         };
-        let read =
-            |one, other| read([("one".to_owned(), one), ("other".to_owned(), other)].into(), vec![], None);
+        let read = |one, other| {
+            read([("one".to_owned(), one), ("other".to_owned(), other)].into(), vec![], None, None)
+        };
         let list = || section("redis://h", "list", None);
         let error = read(list(), section("redis://h", "stream", None)).unwrap_err().to_string();
         assert!(

@@ -15,7 +15,7 @@ use super::{
     variables::{self, Variable},
 };
 use crate::{
-    brokers::{EventsSection, IntakeSection, QueueSection},
+    brokers::{EventsSection, IntakeSection, MachinerySection, QueueSection},
     devices::DevicesSection,
     job_api::AsyncworkSection,
     sections,
@@ -51,6 +51,9 @@ pub(crate) struct ConfigFile {
     /// `[asyncwork]`: the job API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) asyncwork: Option<AsyncworkSection>,
+    /// `[machinery]`: signatures of the Go library machinery start tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) machinery: Option<MachinerySection>,
     /// `[devices]`: the MQTT broker that devices are connected to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) devices: Option<DevicesSection>,

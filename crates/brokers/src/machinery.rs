@@ -1,0 +1,98 @@
+//! What the Go library machinery keeps on a server: states of tasks, groups, and signatures that wait for their time.
+//!
+//! Documents are passed on as they are; what is in them is not known here.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::BrokerError;
+
+/// A result backend: documents by the UUID of a task or group.
+#[async_trait]
+pub trait ResultBackend: Send + Sync {
+    /// Its name for log messages: its URL without user and password.
+    fn name(&self) -> &str;
+
+    /// Reads documents. Returns one for each id, in their order; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    async fn read(&self, ids: &[String]) -> Result<Vec<Option<String>>, BrokerError>;
+
+    /// Writes documents, each with its id and how long it is kept; `None` = until [`keep_for`](Self::keep_for).
+    ///
+    /// # Errors
+    /// When it is not known whether all were written.
+    async fn write(&self, documents: &[ResultDocument]) -> Result<(), BrokerError>;
+
+    /// Sets how long documents are kept from now on; `None` = until the next call.
+    ///
+    /// # Errors
+    /// When it is not known whether this took effect.
+    async fn keep_for(&self, ids: &[String], span: Option<Duration>) -> Result<(), BrokerError>;
+}
+
+/// A document to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultDocument {
+    /// UUID of the task or group.
+    pub id: String,
+    /// The document.
+    pub text: String,
+    /// How long it is kept.
+    pub keep: Option<Duration>,
+}
+
+/// A broker with signatures.
+#[async_trait]
+pub trait SignatureBroker: Send + Sync {
+    /// Sends a signature to a queue: at once, or at this time, in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// When it is not known whether it was sent.
+    async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError>;
+
+    /// Moves signatures whose time has come to their queues, or to `default_queue` where they name none. Returns their
+    /// number, which is limited for each call.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    async fn move_due(&self, default_queue: &str) -> Result<u64, BrokerError>;
+}
+
+/// Makes a client of a result backend by its URL, without connecting.
+///
+/// # Errors
+/// When the URL is invalid, or the product is not supported or not in this build.
+pub fn result_backend(url: &str) -> Result<Arc<dyn ResultBackend>, BrokerError> {
+    #[cfg(feature = "redis")]
+    if is_redis(url) {
+        return Ok(Arc::new(crate::redis::Machinery::open(url)?));
+    }
+    Err(unsupported(url, "result backend"))
+}
+
+/// Makes a client of a broker with signatures by its URL, without connecting.
+///
+/// # Errors
+/// When the URL is invalid, or the product is not supported or not in this build.
+pub fn signature_broker(url: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
+    #[cfg(feature = "redis")]
+    if is_redis(url) {
+        return Ok(Arc::new(crate::redis::Machinery::open(url)?));
+    }
+    Err(unsupported(url, "broker"))
+}
+
+fn is_redis(url: &str) -> bool {
+    ["redis://", "rediss://"].iter().any(|scheme| url.starts_with(scheme))
+}
+
+fn unsupported(url: &str, what: &str) -> BrokerError {
+    BrokerError::Invalid(if is_redis(url) {
+        "this build has no support for Redis: build it with the feature `redis`".to_owned()
+    } else {
+        format!("the {what} of machinery must be Redis: begin the URL with redis:// or rediss://")
+    })
+}

@@ -1,0 +1,155 @@
+//! Chords: a callback that runs once after all tasks of a group have succeeded, with their results in the order of the
+//! group.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+use windlass_brokers::{BrokerError, ResultDocument};
+use windlass_core::Phase;
+use windlass_store::{Loaded, TaskQuery};
+
+use super::{
+    Machinery,
+    follow_ups::Ended,
+    settings::Mode,
+    signature::Signature,
+    task::{GROUP_LABEL, StateName, TaskState},
+    value::TypedValue,
+};
+
+/// The most tasks of a group read at once from the store.
+const PAGE: usize = 500;
+
+/// A group, as the library keeps it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Group {
+    #[serde(rename = "GroupUUID")]
+    group_uuid: String,
+    #[serde(rename = "TaskUUIDs", default)]
+    task_uuids: Vec<String>,
+    #[serde(rename = "ChordTriggered", default)]
+    chord_triggered: bool,
+    #[serde(flatten)]
+    other: BTreeMap<String, serde_json::Value>,
+}
+
+impl Machinery {
+    /// Looks whether a chord can go on, after the state of one of its tasks was written.
+    pub(super) async fn advance_chord(&self, uuid: &str, ended: &Ended) -> Result<(), BrokerError> {
+        // What is malformed was refused with the signature.
+        let Ok(Some(callback)) = ended.signature.chord_callback() else { return Ok(()) };
+        let document = self.backend.read(&[uuid.to_owned()]).await?.into_iter().next().flatten();
+        let group: Option<Group> = document.and_then(|text| serde_json::from_str(&text).ok());
+        if ended.state.state == StateName::Failure {
+            return match self.settings.mode {
+                Mode::Safe => self.fail_chord(uuid, group, &callback, &ended.state).await,
+                Mode::Strict => Ok(()),
+            };
+        }
+        let is_triggered = group.as_ref().is_some_and(|group| group.chord_triggered);
+        if is_triggered && !self.settings.has_queue(&callback.routing_key().unwrap_or_default()) {
+            return Ok(());
+        }
+        let uuids = group.as_ref().map_or_else(Vec::new, |group| group.task_uuids.clone());
+        let count = usize::try_from(ended.signature.group_count().unwrap_or_default()).unwrap_or(usize::MAX);
+        let Some(states) = self.succeeded(uuid, uuids, count).await? else { return Ok(()) };
+        let results: Vec<TypedValue> =
+            states.iter().flat_map(|state| state.results.as_deref().unwrap_or_default()).cloned().collect();
+        let results = if callback.is_immutable().unwrap_or_default() { &[] } else { &results[..] };
+        self.send(&callback, &[], results).await?;
+        self.close(uuid, group, states.into_iter().map(|state| state.task_uuid).collect()).await
+    }
+
+    /// The states of the tasks of a group, in its order, if all have succeeded. Those that the backend has not, or has no
+    /// longer, are looked for among the tasks of the store.
+    async fn succeeded(
+        &self,
+        group: &str,
+        uuids: Vec<String>,
+        count: usize,
+    ) -> Result<Option<Vec<TaskState>>, BrokerError> {
+        let mut found = HashMap::new();
+        let mut is_complete = !uuids.is_empty();
+        for (uuid, text) in uuids.iter().zip(self.backend.read(&uuids).await?) {
+            match text.and_then(|text| serde_json::from_str::<TaskState>(&text).ok()) {
+                Some(state) if state.state == StateName::Success => drop(found.insert(uuid.clone(), state)),
+                Some(_) => return Ok(None),
+                None => is_complete = false,
+            }
+        }
+        let mut order = uuids;
+        if !is_complete {
+            let stored = self.stored(group).await?;
+            if order.is_empty() {
+                order = stored.iter().map(|state| state.task_uuid.clone()).collect();
+                order.dedup();
+            }
+            let stored = stored.into_iter().filter(|state| state.state == StateName::Success);
+            found.extend(stored.map(|state| (state.task_uuid.clone(), state)));
+        }
+        if order.len() < count {
+            return Ok(None);
+        }
+        Ok(order.into_iter().map(|uuid| found.remove(&uuid)).collect())
+    }
+
+    /// The states of all tasks of a group that were started here and have ended, in the order in which they were
+    /// started.
+    async fn stored(&self, group: &str) -> Result<Vec<TaskState>, BrokerError> {
+        let failed = |error| BrokerError::Failed(format!("the store failed: {error}"));
+        let labels = BTreeMap::from([(GROUP_LABEL.to_owned(), group.to_owned())]);
+        let mut query = TaskQuery { labels, limit: PAGE, brief: true, ..TaskQuery::default() };
+        let mut ids = Vec::new();
+        loop {
+            let page = self.app.engine.tasks(&query).await.map_err(failed)?;
+            ids.extend(
+                page.items.iter().filter(|loaded| loaded.task.is_ended()).map(|loaded| loaded.task.id),
+            );
+            match page.next {
+                Some(next) => query.before = Some(next),
+                None => break,
+            }
+        }
+        ids.reverse();
+        let ended = |loaded: Loaded| match loaded.task.state.phase {
+            Phase::Ended(ending) => Some(self.ended(&loaded.task, ending)?.state),
+            _ => None,
+        };
+        Ok(self.load(&ids).await?.into_iter().filter_map(ended).collect())
+    }
+
+    /// Fails a chord, one of whose tasks has failed: its callback gets the reason as its state, and what follows its
+    /// failure is sent.
+    async fn fail_chord(
+        &self,
+        uuid: &str,
+        group: Option<Group>,
+        callback: &Signature,
+        failed: &TaskState,
+    ) -> Result<(), BrokerError> {
+        let error = format!(
+            "the chord cannot run: the task {} of the group {uuid} failed: {}",
+            failed.task_uuid, failed.error
+        );
+        self.send_errors(callback, &error).await?;
+        let (of_callback, name) = (callback.uuid().unwrap_or_default(), callback.name().unwrap_or_default());
+        let state = TaskState::new(&of_callback, &name, StateName::Failure, failed.created_at).because(error);
+        self.backend.write(&[state.document(Some(self.settings.keep()))]).await?;
+        let uuids = group.as_ref().map_or_else(Vec::new, |group| group.task_uuids.clone());
+        let mut ids = uuids;
+        ids.push(uuid.to_owned());
+        self.backend.keep_for(&ids, Some(self.settings.keep())).await
+    }
+
+    /// From now on the documents of a chord are kept as long as others.
+    async fn close(&self, uuid: &str, group: Option<Group>, tasks: Vec<String>) -> Result<(), BrokerError> {
+        let keep = Some(self.settings.keep());
+        if let Some(group) = group {
+            let group = Group { chord_triggered: true, ..group };
+            let text =
+                serde_json::to_string(&group).map_err(|error| BrokerError::Failed(error.to_string()))?;
+            self.backend.write(&[ResultDocument { id: uuid.to_owned(), text, keep }]).await?;
+        }
+        self.backend.keep_for(&tasks, keep).await
+    }
+}

@@ -1,0 +1,205 @@
+//! What becomes of a task: its state, and what follows its end.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use windlass_brokers::{BrokerError, ResultDocument};
+use windlass_core::{Ending, EventKind, Task, TaskId};
+use windlass_engine::services::{Subscriber, TaskEvent, Unreadable};
+use windlass_store::Loaded;
+
+use super::{
+    Machinery,
+    settings::Mode,
+    signature::Signature,
+    task::{GROUP_LABEL, LABEL, StateName, TaskState, signature_of},
+    value::TypedValue,
+};
+
+/// The most tasks loaded with one request: each may have parameters and results of a MiB.
+const LOADED_AT_ONCE: usize = 50;
+
+/// A task that has ended.
+pub(super) struct Ended {
+    pub(super) signature: Signature,
+    pub(super) state: TaskState,
+    /// UUID of its group, where a chord waits for it.
+    pub(super) chord: Option<String>,
+}
+
+#[async_trait]
+impl Subscriber for Machinery {
+    fn place(&self) -> String {
+        format!("to clients of machinery at {}", self.backend.name())
+    }
+
+    async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>> {
+        let mut documents = Vec::new();
+        let mut ended = BTreeMap::new();
+        for (place, TaskEvent { task, event, .. }) in events.iter().enumerate() {
+            if !task.input.labels.contains_key(LABEL) {
+                continue;
+            }
+            match &event.kind {
+                EventKind::TaskEnded(ending) => drop(ended.insert(task.id, (place, *ending))),
+                // Only the last state of a task that has ended meanwhile is of use.
+                _ if task.is_ended() => {}
+                EventKind::TaskAccepted => documents.push(self.open(task, StateName::Received)),
+                EventKind::ActRetrying { .. } => documents.push(self.open(task, StateName::Retry)),
+                _ => {}
+            }
+        }
+        let mut outcomes = vec![Ok(()); events.len()];
+        let fail = |outcomes: &mut Vec<Result<(), BrokerError>>, error: &BrokerError| {
+            outcomes.iter_mut().for_each(|outcome| *outcome = Err(error.clone()));
+        };
+        let loaded = match self.load(&ended.keys().copied().collect::<Vec<_>>()).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                fail(&mut outcomes, &error);
+                return outcomes;
+            }
+        };
+        let ends: Vec<(usize, Ended)> = loaded
+            .iter()
+            .filter_map(|loaded| {
+                let (place, ending) = ended.get(&loaded.task.id)?;
+                Some((*place, self.ended(&loaded.task, *ending)?))
+            })
+            .collect();
+        let followed = join_all(ends.iter().map(|(_, ended)| self.follow(ended))).await;
+        let mut chords: BTreeMap<&str, (usize, &Ended)> = BTreeMap::new();
+        for ((place, ended), followed) in ends.iter().zip(followed) {
+            if let Err(error) = followed {
+                outcomes[*place] = Err(error);
+                continue;
+            }
+            let keep = match (&ended.chord, self.settings.mode) {
+                (Some(_), Mode::Safe) => None,
+                _ => Some(self.settings.keep()),
+            };
+            documents.push(ended.state.document(keep));
+            if let Some(group) = &ended.chord {
+                // A failed task says more than the others.
+                let is_failed = ended.state.state == StateName::Failure;
+                if is_failed || !chords.contains_key(group.as_str()) {
+                    chords.insert(group, (*place, ended));
+                }
+            }
+        }
+        if let Err(error) = self.backend.write(&documents).await {
+            fail(&mut outcomes, &error);
+            return outcomes;
+        }
+        for (group, (_, ended)) in chords {
+            if let Err(error) = self.advance_chord(group, ended).await {
+                // The others of this group may be confirmed: one event is enough to look at it again.
+                let of_group = |(place, other): &(usize, Ended)| {
+                    (other.chord.as_deref() == Some(group)).then_some(*place)
+                };
+                for place in ends.iter().filter_map(of_group) {
+                    outcomes[place] = Err(error.clone());
+                }
+            }
+        }
+        outcomes
+    }
+}
+
+impl Machinery {
+    /// The state of a task that goes on.
+    fn open(&self, task: &Task, state: StateName) -> ResultDocument {
+        let is_in_group = task.input.labels.contains_key(GROUP_LABEL);
+        let keep = (!is_in_group || self.settings.mode == Mode::Strict).then(|| self.settings.keep());
+        TaskState::of_task(task, state).document(keep)
+    }
+
+    /// Tasks with their parameters and results. Tasks with damaged rows are left out: an alarm reports them.
+    pub(super) async fn load(&self, ids: &[TaskId]) -> Result<Vec<Loaded>, BrokerError> {
+        let mut loaded = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(LOADED_AT_ONCE) {
+            let found = self.app.engine.whole_tasks(ids).await;
+            let found = found.map_err(|error| BrokerError::Failed(format!("the store failed: {error}")))?;
+            loaded.extend(found.into_iter().flatten());
+        }
+        Ok(loaded)
+    }
+
+    /// The end of a task that a signature started.
+    pub(super) fn ended(&self, task: &Task, ending: Ending) -> Option<Ended> {
+        let signature = signature_of(task)?;
+        let waits = matches!(signature.chord_callback(), Ok(Some(_)));
+        let chord = signature.group().ok().filter(|group| waits && !group.is_empty());
+        Some(Ended { signature, state: TaskState::of_ended(task, ending), chord })
+    }
+
+    /// Sends what follows the end of a task.
+    async fn follow(&self, ended: &Ended) -> Result<(), BrokerError> {
+        let Ended { signature, state, .. } = ended;
+        match state.state {
+            StateName::Success => {
+                // What is malformed was refused with the signature.
+                let immutable = signature.is_immutable().unwrap_or_default();
+                let results = state.results.as_deref().unwrap_or_default();
+                let results = if immutable { &[] } else { results };
+                self.send_all(&signature.on_success().unwrap_or_default(), &[], results).await
+            }
+            _ => self.send_errors(signature, &state.error).await,
+        }
+    }
+
+    /// Sends what follows a failure, with the error as its first argument.
+    pub(super) async fn send_errors(&self, failed: &Signature, error: &str) -> Result<(), BrokerError> {
+        let error =
+            serde_json::value::to_raw_value(error).map_err(|error| BrokerError::Failed(error.to_string()))?;
+        let error = [TypedValue::new("string", error)];
+        self.send_all(&failed.on_error().unwrap_or_default(), &error, &[]).await
+    }
+
+    async fn send_all(
+        &self,
+        signatures: &[Signature],
+        before: &[TypedValue],
+        after: &[TypedValue],
+    ) -> Result<(), BrokerError> {
+        for signature in signatures {
+            self.send(signature, before, after).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a signature: it starts a task here, or goes to the queue of another worker.
+    pub(super) async fn send(
+        &self,
+        signature: &Signature,
+        before: &[TypedValue],
+        after: &[TypedValue],
+    ) -> Result<(), BrokerError> {
+        let text = signature.with_args(before, after);
+        let (text, queue) = match (text, signature.routing_key()) {
+            (Ok(text), Ok(queue)) => (text, queue),
+            (Err(why), _) | (_, Err(why)) => {
+                tracing::warn!(why, "a signature that follows another one cannot be sent");
+                return Ok(());
+            }
+        };
+        if self.settings.has_queue(&queue) {
+            return match self.accept(&text, "a signature that follows another one").await {
+                Ok(()) => Ok(()),
+                Err(Unreadable::Refused(why)) => {
+                    tracing::warn!(why, "a signature that follows another one is refused");
+                    Ok(())
+                }
+                Err(Unreadable::Later(why)) => Err(BrokerError::Failed(why)),
+            };
+        }
+        let (uuid, name) = (signature.uuid().unwrap_or_default(), signature.name().unwrap_or_default());
+        let state = TaskState::new(&uuid, &name, StateName::Pending, jiff::Timestamp::now());
+        self.backend.write(&[state.document(Some(self.settings.keep()))]).await?;
+        let now = jiff::Timestamp::now();
+        let at = signature.eta().ok().flatten().filter(|at| *at > now);
+        let at = at.and_then(|at| i64::try_from(at.as_nanosecond()).ok());
+        self.sender.send(&queue, &text, at).await
+    }
+}

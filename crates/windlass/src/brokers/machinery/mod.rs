@@ -1,0 +1,70 @@
+//! Works for clients of the Go library machinery: their signatures start tasks, and the results of these go where the
+//! clients look for them.
+//!
+//! ```text
+//! client ─▶ queue ─▶ intake ─▶ task ─▶ worker of the module
+//!   ▲         ▲                  │ history
+//!   │         └── not ours ──┐   ▼
+//!   └── result backend ◀── follow-ups ─▶ next tasks of chains, callbacks of chords
+//! ```
+//!
+//! | file | concern |
+//! |---|---|
+//! | `settings.rs` | the section `[machinery]` |
+//! | `signature.rs`, `value.rs` | signatures, and the types of their arguments |
+//! | `task.rs` | a signature as a task, and a task as its state |
+//! | `result.rs` | what a worker returned, as results with types |
+//! | `intake.rs` | signatures that start tasks |
+//! | `follow_ups.rs`, `chord.rs` | what becomes of a task that has ended: its state, callbacks, chords |
+//! | `delayed.rs` | signatures whose time has come |
+
+mod chord;
+mod delayed;
+mod follow_ups;
+mod intake;
+mod result;
+mod settings;
+mod signature;
+mod task;
+mod value;
+
+use std::sync::Arc;
+
+use windlass_brokers::{Broker, ResultBackend, SignatureBroker, result_backend, signature_broker};
+use windlass_engine::services::Subscriber;
+
+use crate::{http::App, loops::Loops};
+
+pub(super) use settings::PLACE;
+pub(crate) use settings::{MachinerySection, MachinerySettings};
+
+/// What everything here uses.
+pub(super) struct Machinery {
+    app: Arc<App>,
+    backend: Arc<dyn ResultBackend>,
+    sender: Arc<dyn SignatureBroker>,
+    settings: MachinerySettings,
+}
+
+impl Machinery {
+    /// Makes the clients, without connecting.
+    ///
+    /// # Errors
+    /// When a URL is invalid.
+    pub(super) fn new(app: Arc<App>, settings: MachinerySettings) -> anyhow::Result<Self> {
+        let backend = result_backend(settings.backend.as_str())?;
+        let sender = signature_broker(settings.broker.as_str())?;
+        Ok(Self { app, backend, sender, settings })
+    }
+
+    /// Starts the loops that read signatures, and returns what hears of the ends of their tasks.
+    pub(super) fn start(self, broker: &Arc<dyn Broker>, running: &mut Loops) -> Arc<dyn Subscriber> {
+        let machinery = Arc::new(self);
+        for queue in machinery.settings.queues() {
+            running
+                .spawn("starts tasks from signatures", intake::run(machinery.clone(), broker.clone(), queue));
+        }
+        running.spawn("sends delayed signatures", delayed::run(machinery.clone()));
+        machinery
+    }
+}

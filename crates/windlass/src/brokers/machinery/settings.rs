@@ -1,0 +1,189 @@
+//! The section `[machinery]` of the configuration.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde::{Deserialize, Serialize};
+use windlass_api::Span;
+use windlass_brokers::{Queue, result_backend, signature_broker};
+use windlass_core::{Name, reserved_module};
+
+use crate::brokers::url::BrokerUrl;
+
+/// The place of the section, for error messages.
+pub(in crate::brokers) const PLACE: &str = "in the section [machinery]";
+
+/// The default queue of the library.
+const QUEUE_DEFAULT: &str = "machinery_tasks";
+
+/// The default of `module`.
+const MODULE_DEFAULT: &str = "machinery";
+
+/// How long the library keeps states by default.
+const RESULTS_EXPIRE_IN_DEFAULT: Span = Span::from_ms(3_600_000);
+
+/// The default of `timeout`: the library has no timeouts.
+const TIMEOUT_DEFAULT: Span = Span::from_ms(3_600_000);
+
+/// The kind of queue that loses no signature with its reader.
+const KIND: &str = "reliable-list";
+
+/// The section `[machinery]`: signatures of the Go library machinery start tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MachinerySection {
+    /// URL of the broker, as clients have it.
+    pub(crate) broker: String,
+    /// URL of the result backend. Default: the broker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) backend: Option<String>,
+    /// The queues, the default queue first. Default: `machinery_tasks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) queues: Vec<String>,
+    /// The module whose workers run the tasks. Default: `machinery`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) module: Option<String>,
+    /// How long an attempt may take. Default: 1 hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<Span>,
+    /// How long states are kept. Default: 1 hour, as in the library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) results_expire_in: Option<Span>,
+    /// What happens where the library loses something. Default: `safe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<Mode>,
+}
+
+/// What happens where the library loses something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// A chord with a failed task fails, and its documents are kept while it is open.
+    Safe,
+    /// As in the library: nobody hears of a chord with a failed task, and its documents expire.
+    Strict,
+}
+
+/// How signatures of the Go library machinery start tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MachinerySettings {
+    pub(crate) broker: BrokerUrl,
+    pub(super) backend: BrokerUrl,
+    queues: Vec<String>,
+    pub(super) module: Name,
+    pub(super) timeout: Span,
+    results_expire_in: Span,
+    pub(super) mode: Mode,
+}
+
+impl MachinerySettings {
+    /// Reads the section.
+    ///
+    /// # Errors
+    /// When a value is invalid.
+    pub(crate) fn read(section: MachinerySection) -> anyhow::Result<Self> {
+        let MachinerySection { broker, backend, queues, module, timeout, results_expire_in, mode } = section;
+        let module = module.unwrap_or_else(|| MODULE_DEFAULT.to_owned());
+        let name = Name::new(&module).map_err(|error| anyhow::anyhow!("`module`: {error}"))?;
+        ensure!(!module.contains('.'), "`module` is {module:?}: a module has no dot in its name");
+        ensure!(
+            reserved_module(&module).is_none(),
+            "`module`: `{module}` is reserved: no worker serves it, so give it another name"
+        );
+        signature_broker(&broker).map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
+        let backend = backend.unwrap_or_else(|| broker.clone());
+        result_backend(&backend).map_err(|error| anyhow::anyhow!("`backend`: {error}"))?;
+        let queues = if queues.is_empty() { vec![QUEUE_DEFAULT.to_owned()] } else { queues };
+        ensure!(queues.iter().all(|queue| !queue.is_empty()), "`queues` has an empty name: give it one");
+        let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
+        ensure!(timeout.ms > 0, "`timeout` is 0: no task could end in time");
+        let results_expire_in = results_expire_in.unwrap_or(RESULTS_EXPIRE_IN_DEFAULT);
+        ensure!(results_expire_in.ms >= 1_000, "`results_expire_in` is {results_expire_in}: use at least 1s");
+        Ok(Self {
+            broker: BrokerUrl::new(broker),
+            backend: BrokerUrl::new(backend),
+            queues,
+            module: name,
+            timeout,
+            results_expire_in,
+            mode: mode.unwrap_or(Mode::Safe),
+        })
+    }
+
+    /// The settings as a section of a configuration file, without passwords.
+    pub(crate) fn section(&self) -> MachinerySection {
+        MachinerySection {
+            broker: self.broker.to_string(),
+            backend: Some(self.backend.to_string()),
+            queues: self.queues.clone(),
+            module: Some(self.module.to_string()),
+            timeout: Some(self.timeout),
+            results_expire_in: Some(self.results_expire_in),
+            mode: Some(self.mode),
+        }
+    }
+
+    /// The queues whose signatures start tasks.
+    pub(in crate::brokers) fn queues(&self) -> Vec<Queue> {
+        let queue = |name: &String| Queue { name: name.clone(), kind: Some(KIND.to_owned()) };
+        self.queues.iter().map(queue).collect()
+    }
+
+    /// The queue of signatures that name none.
+    pub(super) fn default_queue(&self) -> &str {
+        self.queues.first().map_or(QUEUE_DEFAULT, String::as_str)
+    }
+
+    /// Whether signatures of this queue start tasks here.
+    pub(super) fn has_queue(&self, queue: &str) -> bool {
+        queue.is_empty() || self.queues.iter().any(|own| own == queue)
+    }
+
+    /// How long states are kept.
+    pub(super) fn keep(&self) -> Duration {
+        Duration::from_millis(self.results_expire_in.ms)
+    }
+}
+
+#[cfg(all(test, feature = "redis"))]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<MachinerySettings, String> {
+        let section: MachinerySection = toml::from_str(text).map_err(|error| error.to_string())?;
+        MachinerySettings::read(section).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_in_the_library() {
+        let settings = read("broker = \"redis://:secret@127.0.0.1:6379\"").unwrap();
+        assert_eq!(settings.default_queue(), "machinery_tasks");
+        assert_eq!((settings.module.as_str(), settings.mode), ("machinery", Mode::Safe));
+        assert_eq!(settings.keep(), Duration::from_secs(3600));
+        assert!(
+            settings.has_queue("") && settings.has_queue("machinery_tasks") && !settings.has_queue("other")
+        );
+        let shown = format!("{settings:?} {:?}", settings.section());
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let error = |more: &str| read(&format!("broker = \"redis://h\"\n{more}")).unwrap_err();
+        assert!(
+            read("broker = \"amqp://h\"")
+                .unwrap_err()
+                .contains("`broker`: the broker of machinery must be Redis")
+        );
+        assert!(
+            error("backend = \"mongodb://h\"")
+                .contains("`backend`: the result backend of machinery must be Redis")
+        );
+        assert!(error("module = \"a.b\"").contains("no dot"));
+        assert!(error("module = \"flow\"").contains("reserved"));
+        assert!(error("queues = [\"\"]").contains("`queues` has an empty name"));
+        assert!(error("timeout = \"0s\"").contains("`timeout` is 0"));
+        assert!(error("results_expire_in = \"1ms\"").contains("use at least 1s"));
+        assert!(error("mode = \"lossy\"").contains("unknown variant `lossy`"));
+    }
+}

@@ -1,0 +1,187 @@
+//! Signatures: what a client asks for.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::value::TypedValue;
+
+/// A signature. Documents within it are read when they are needed, so that its depth costs nothing.
+#[derive(Debug, Clone)]
+pub(super) struct Signature {
+    /// All fields as they were sent, by their names in lower case: the library ignores the case of names, and fields
+    /// that it does not know.
+    fields: BTreeMap<String, (String, Box<RawValue>)>,
+}
+
+impl Signature {
+    /// Reads the text of a signature.
+    ///
+    /// # Errors
+    /// When it is no JSON object.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)
+            .map_err(|error| format!("the signature is no JSON object: {error}"))?;
+        let fields = fields.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), (name, value)));
+        Ok(Self { fields: fields.collect() })
+    }
+
+    /// The text, with these arguments added after those that it has, or before them.
+    pub(super) fn with_args(&self, before: &[TypedValue], after: &[TypedValue]) -> Result<String, String> {
+        let args = before.iter().cloned().chain(self.args()?).chain(after.iter().cloned());
+        let args: Vec<TypedValue> = args.collect();
+        let args = serde_json::value::to_raw_value(&args).map_err(|error| error.to_string())?;
+        let mut fields: BTreeMap<&str, &RawValue> =
+            self.fields.values().map(|(name, value)| (name.as_str(), &**value)).collect();
+        let name = self.fields.get("args").map_or("Args", |(name, _)| name.as_str());
+        fields.insert(name, &args);
+        serde_json::to_string(&fields).map_err(|error| error.to_string())
+    }
+
+    /// The UUID of its task.
+    pub(super) fn uuid(&self) -> Result<String, String> {
+        self.field("UUID")
+    }
+
+    /// The name of what is to be run.
+    pub(super) fn name(&self) -> Result<String, String> {
+        self.field("Name")
+    }
+
+    /// The queue; empty = the default one.
+    pub(super) fn routing_key(&self) -> Result<String, String> {
+        self.field("RoutingKey")
+    }
+
+    /// The time before which it does not start.
+    pub(super) fn eta(&self) -> Result<Option<jiff::Timestamp>, String> {
+        let text: Option<String> = self.field("ETA")?;
+        let invalid = |text: &str| format!("`ETA` is {text:?}: expected a time such as 2030-01-31T08:00:00Z");
+        text.map(|text| text.parse().map_err(|_| invalid(&text))).transpose()
+    }
+
+    /// UUID of the group that it belongs to; empty = none.
+    pub(super) fn group(&self) -> Result<String, String> {
+        self.field("GroupUUID")
+    }
+
+    /// The number of tasks of its group.
+    pub(super) fn group_count(&self) -> Result<u64, String> {
+        self.field("GroupTaskCount")
+    }
+
+    /// Arguments.
+    pub(super) fn args(&self) -> Result<Vec<TypedValue>, String> {
+        self.field("Args")
+    }
+
+    /// Headers, as they were sent.
+    pub(super) fn headers(&self) -> Option<&RawValue> {
+        self.raw("Headers")
+    }
+
+    /// Its priority.
+    pub(super) fn priority(&self) -> Result<u8, String> {
+        self.field("Priority")
+    }
+
+    /// Whether results of other tasks are not added to the arguments: those of a chord to its callback, and its own to
+    /// those that follow it.
+    pub(super) fn is_immutable(&self) -> Result<bool, String> {
+        self.field("Immutable")
+    }
+
+    /// How often it is tried again.
+    pub(super) fn retries(&self) -> Result<u32, String> {
+        self.field("RetryCount")
+    }
+
+    /// The pause before it was tried the last time, in seconds.
+    pub(super) fn retry_timeout(&self) -> Result<u32, String> {
+        self.field("RetryTimeout")
+    }
+
+    /// What follows a success.
+    pub(super) fn on_success(&self) -> Result<Vec<Self>, String> {
+        self.signatures("OnSuccess")
+    }
+
+    /// What follows a failure.
+    pub(super) fn on_error(&self) -> Result<Vec<Self>, String> {
+        self.signatures("OnError")
+    }
+
+    /// What follows the success of the whole group.
+    pub(super) fn chord_callback(&self) -> Result<Option<Self>, String> {
+        self.raw("ChordCallback").map(|raw| Self::parse(raw.get())).transpose()
+    }
+
+    fn signatures(&self, name: &str) -> Result<Vec<Self>, String> {
+        let texts: Vec<Box<RawValue>> = self.field(name)?;
+        texts.iter().map(|text| Self::parse(text.get())).collect()
+    }
+
+    /// A field; the default where it is absent or null.
+    fn field<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, String> {
+        let Some(raw) = self.raw(name) else { return Ok(T::default()) };
+        serde_json::from_str(raw.get()).map_err(|error| format!("`{name}`: {error}"))
+    }
+
+    fn raw(&self, name: &str) -> Option<&RawValue> {
+        let (_, value) = self.fields.get(&name.to_ascii_lowercase())?;
+        (value.get() != "null").then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a client of the library writes it.
+    const SENT: &str = r#"{"UUID":"task_1","Name":"add","RoutingKey":"machinery_tasks","ETA":"2030-01-31T08:00:00.123456789Z","GroupUUID":"","GroupTaskCount":0,"Args":[{"Name":"","Type":"int64","Value":9223372036854775807}],"Headers":{},"Priority":3,"Immutable":false,"RetryCount":2,"RetryTimeout":0,"OnSuccess":[{"UUID":"task_2","Name":"mul","Args":null}],"OnError":null,"ChordCallback":null,"BrokerMessageGroupId":"","SQSReceiptHandle":"","StopTaskDeletionOnError":false,"IgnoreWhenTaskNotRegistered":false}"#;
+
+    #[test]
+    fn a_signature_is_read_as_it_was_sent() {
+        let signature = Signature::parse(SENT).unwrap();
+        assert_eq!(signature.uuid().as_deref(), Ok("task_1"));
+        assert_eq!((signature.retries(), signature.priority()), (Ok(2), Ok(3)));
+        assert_eq!(signature.eta().unwrap().unwrap().to_string(), "2030-01-31T08:00:00.123456789Z");
+        assert!(signature.chord_callback().unwrap().is_none());
+        let next = signature.on_success().unwrap().remove(0);
+        let text = next.with_args(&[], &signature.args().unwrap()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"Args":[{"Type":"int64","Value":9223372036854775807}],"Name":"mul","UUID":"task_2"}"#
+        );
+    }
+
+    #[test]
+    fn names_of_fields_have_any_case() {
+        let signature =
+            Signature::parse(r#"{"uuid":"u","name":"n","args":[{"type":"bool","value":true}]}"#).unwrap();
+        assert_eq!((signature.uuid().as_deref(), signature.name().as_deref()), (Ok("u"), Ok("n")));
+        let text = signature.with_args(&signature.args().unwrap(), &[]).unwrap();
+        assert_eq!(text.matches("true").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        assert!(Signature::parse("[]").unwrap_err().contains("no JSON object"));
+        let signature =
+            Signature::parse(r#"{"ETA":"soon","RetryCount":-1,"Args":[{}],"OnError":[1]}"#).unwrap();
+        assert!(signature.eta().unwrap_err().contains("`ETA` is \"soon\""));
+        assert!(signature.retries().unwrap_err().starts_with("`RetryCount`: "));
+        assert!(signature.args().unwrap_err().starts_with("`Args`: "));
+        assert!(signature.on_error().is_err());
+    }
+
+    #[test]
+    fn a_deep_chain_is_read_level_by_level() {
+        let depth = 5_000;
+        let text =
+            format!("{}{}", r#"{"UUID":"u","Name":"n","OnSuccess":["#.repeat(depth), "]}".repeat(depth));
+        let signature = Signature::parse(&text);
+        assert!(signature.is_ok() || signature.unwrap_err().contains("recursion"), "no crash");
+    }
+}

@@ -1,0 +1,230 @@
+//! A signature as a task, and a task as its state.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use windlass_api::Span;
+use windlass_brokers::ResultDocument;
+use windlass_core::{ActKey, Ending, Name, Task};
+
+use super::{result, settings::MachinerySettings, signature::Signature, value::TypedValue};
+use crate::http::{LABEL_BYTES_MAX, view};
+
+/// The label with the UUID of the signature that started a task.
+pub(super) const LABEL: &str = "machinery";
+
+/// The label with the UUID of its group.
+pub(super) const GROUP_LABEL: &str = "machinery-group";
+
+/// The highest priority of a task; signatures have up to 255.
+const PRIORITY_MAX: u8 = 10;
+
+/// The longest pause before a retry, where the library would wait ever longer.
+const RETRY_CAP: Span = Span::from_ms(3_600_000);
+
+/// The document of `POST /v1/tasks`.
+#[derive(Serialize)]
+struct Document<'a> {
+    steps: [Step<'a>; 1],
+    params: Params<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<jiff::Timestamp>,
+    priority: u8,
+    labels: BTreeMap<&'static str, &'a str>,
+}
+
+#[derive(Serialize)]
+struct Step<'a> {
+    name: &'static str,
+    run: &'a str,
+    timeout: Span,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<Retry>,
+}
+
+#[derive(Serialize)]
+struct Retry {
+    max: u32,
+    base: Span,
+    cap: Span,
+}
+
+/// What workers get.
+#[derive(Serialize)]
+struct Params<'a> {
+    /// The values of the arguments.
+    args: Vec<Box<RawValue>>,
+    uuid: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<&'a RawValue>,
+    /// The whole signature, for what follows. It is text because signatures may be nested deeper than parameters.
+    signature: &'a str,
+}
+
+/// What is read of the parameters.
+#[derive(Deserialize)]
+struct Sent {
+    signature: String,
+}
+
+/// The document of the task that a signature asks for. `text` is its text.
+///
+/// # Errors
+/// Says what in the signature is invalid.
+pub(super) fn document(
+    signature: &Signature,
+    text: &str,
+    settings: &MachinerySettings,
+) -> Result<String, String> {
+    let (uuid, name, group) = (signature.uuid()?, signature.name()?, signature.group()?);
+    for (field, id) in [("UUID", &uuid), ("GroupUUID", &group)] {
+        if id.len() > LABEL_BYTES_MAX {
+            return Err(format!("`{field}` has {} bytes, and may have {LABEL_BYTES_MAX}", id.len()));
+        }
+    }
+    if uuid.is_empty() {
+        return Err("`UUID` is missing".to_owned());
+    }
+    Name::new(&name).map_err(|error| format!("`Name`: {error}"))?;
+    let mut args = Vec::new();
+    for (index, arg) in signature.args()?.iter().enumerate() {
+        args.push(arg.checked().map_err(|error| format!("`Args[{index}]`: {error}"))?);
+    }
+    // What follows is read now, so that a mistake in it is found before anything runs.
+    signature.on_success()?;
+    signature.on_error()?;
+    signature.chord_callback()?;
+    signature.group_count()?;
+    signature.is_immutable()?;
+    let retries = signature.retries()?;
+    let base = Span::from_ms(u64::from(above_in_fibonacci(signature.retry_timeout()?)) * 1000);
+    let retry = (retries > 0).then_some(Retry { max: retries, base, cap: RETRY_CAP.max(base) });
+    let mut labels = BTreeMap::from([(LABEL, uuid.as_str())]);
+    if !group.is_empty() {
+        labels.insert(GROUP_LABEL, &group);
+    }
+    let run = format!("{}.{name}", settings.module);
+    let document = Document {
+        steps: [Step { name: "run", run: &run, timeout: settings.timeout, retry }],
+        params: Params { args, uuid: &uuid, headers: signature.headers(), signature: text },
+        at: signature.eta()?,
+        priority: signature.priority()?.min(PRIORITY_MAX),
+        labels,
+    };
+    serde_json::to_string(&document).map_err(|error| error.to_string())
+}
+
+/// The smallest Fibonacci number above this one: the next pause before a retry, in seconds.
+fn above_in_fibonacci(seconds: u32) -> u32 {
+    let (mut one, mut next) = (1u32, 2u32);
+    while one <= seconds {
+        (one, next) = (next, one.saturating_add(next));
+    }
+    one
+}
+
+/// The idempotency key of the task of a signature.
+pub(super) fn key(uuid: &str) -> String {
+    format!("machinery/{uuid}")
+}
+
+/// The signature that started a task, if one did.
+pub(super) fn signature_of(task: &Task) -> Option<Signature> {
+    let sent: Sent = serde_json::from_str(task.input.params.as_str()).ok()?;
+    Signature::parse(&sent.signature).ok()
+}
+
+/// The states of a task in the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum StateName {
+    Pending,
+    Received,
+    Started,
+    Retry,
+    Success,
+    Failure,
+}
+
+/// The state of a task, as the library keeps it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct TaskState {
+    #[serde(rename = "TaskUUID")]
+    pub(super) task_uuid: String,
+    pub(super) task_name: String,
+    pub(super) state: StateName,
+    #[serde(default)]
+    pub(super) results: Option<Vec<TypedValue>>,
+    #[serde(default)]
+    pub(super) error: String,
+    pub(super) created_at: jiff::Timestamp,
+    #[serde(rename = "TTL", default)]
+    ttl: i64,
+}
+
+impl TaskState {
+    pub(super) fn new(uuid: &str, name: &str, state: StateName, created_at: jiff::Timestamp) -> Self {
+        Self {
+            task_uuid: uuid.to_owned(),
+            task_name: name.to_owned(),
+            state,
+            results: None,
+            error: String::new(),
+            created_at,
+            ttl: 0,
+        }
+    }
+
+    /// The state of a task that has not ended.
+    pub(super) fn of_task(task: &Task, state: StateName) -> Self {
+        let uuid = task.input.labels.get(LABEL).map_or("", String::as_str);
+        Self::new(uuid, name_of(task), state, view::time(task.input.created_at))
+    }
+
+    /// The state of a task that has ended.
+    pub(super) fn of_ended(task: &Task, ending: Ending) -> Self {
+        let act = task.act(ActKey::forward(0));
+        if ending == Ending::Succeeded {
+            let returned = act.and_then(|act| act.result.as_ref()).map(|result| result.as_str());
+            let state = Self::of_task(task, StateName::Success);
+            return Self { results: Some(result::results(returned)), ..state };
+        }
+        let failure = act.and_then(|act| act.failure.as_ref()).map(|failure| failure.message.to_string());
+        let error = match ending {
+            Ending::Cancelled => "the task was cancelled".to_owned(),
+            _ => failure.unwrap_or_else(|| "the task failed".to_owned()),
+        };
+        Self { error, ..Self::of_task(task, StateName::Failure) }
+    }
+
+    /// The same with this error.
+    pub(super) fn because(self, error: String) -> Self {
+        Self { error, ..self }
+    }
+
+    /// The document to write.
+    pub(super) fn document(&self, keep: Option<std::time::Duration>) -> ResultDocument {
+        // Serialization of this type cannot fail.
+        let text = serde_json::to_string(self).unwrap_or_default();
+        ResultDocument { id: self.task_uuid.clone(), text, keep }
+    }
+}
+
+/// The name in the signature: the command of the only step.
+fn name_of(task: &Task) -> &str {
+    task.flow.steps.first().and_then(|step| step.run.worker()).map_or("", |(_, command)| command.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_fibonacci_numbers() {
+        let pauses: Vec<u32> = [0, 1, 2, 3, 4, 5].into_iter().map(above_in_fibonacci).collect();
+        assert_eq!(pauses, [1, 2, 3, 5, 5, 8]);
+        assert_eq!(above_in_fibonacci(u32::MAX - 1), u32::MAX);
+    }
+}
