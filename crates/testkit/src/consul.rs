@@ -1,4 +1,4 @@
-//! Consul: a server agent, which `consul/build` builds from its Go module.
+//! Consul: a server agent, which `build` builds from its Go module.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ ui_config { enabled = false }
 limits { http_max_conns_per_client = 2000 }
 "#;
 
-/// Consul as `consul/build` built it on this machine.
+/// Consul as `build` built it on this machine.
 #[derive(Debug)]
 pub struct ConsulProduct {
     program: PathBuf,
@@ -54,12 +54,12 @@ impl Product for ConsulProduct {
     const HAS_TEMPLATE: bool = false;
 
     fn find() -> Option<Self> {
-        let program = cache(VARIABLE, "servers")?.join("consul/agent");
+        let program = cache(VARIABLE, "servers")?.join("consul/program");
         program.is_file().then_some(Self { program })
     }
 
     fn how_to_get() -> String {
-        "apt-get install golang-go, then crates/testkit/consul/build, which takes minutes once".to_owned()
+        "apt-get install golang-go, then crates/testkit/build, which takes minutes once".to_owned()
     }
 
     fn slot() -> &'static Mutex<Option<&'static Server<Self>>> {

@@ -87,7 +87,7 @@ impl TakenConsumer {
         numbers.iter().filter_map(|number| self.in_hands.remove(number)).collect()
     }
 
-    /// Begins anew if the server has expelled this consumer: its messages went back, and belong to others.
+    /// Starts again if the server has expelled this consumer: its messages went back, and belong to others.
     fn hear(&mut self, is_known: bool) {
         if !is_known {
             self.in_hands.clear();
@@ -98,7 +98,7 @@ impl TakenConsumer {
         }
     }
 
-    /// Begins anew after a lost connection: what the last request took is not known, and goes back.
+    /// Starts again after a lost connection: what the last request took is not known, and goes back.
     async fn begin_again(&mut self) -> Result<(), BrokerError> {
         self.taken.leave(&self.link).await?;
         self.hear(false);

@@ -33,6 +33,16 @@ struct Group {
     other: BTreeMap<String, serde_json::Value>,
 }
 
+/// How the tasks of a group stand.
+enum Members {
+    /// Some have not ended.
+    Open,
+    /// One has failed.
+    Failed,
+    /// All have succeeded: their states, in the order of the group.
+    Succeeded(Vec<TaskState>),
+}
+
 impl Machinery {
     /// Looks whether a chord can go on, after the state of one of its tasks was written.
     pub(super) async fn advance_chord(&self, uuid: &str, ended: &Ended) -> Result<(), BrokerError> {
@@ -52,7 +62,15 @@ impl Machinery {
         }
         let uuids = group.as_ref().map_or_else(Vec::new, |group| group.task_uuids.clone());
         let count = usize::try_from(ended.signature.group_count().unwrap_or_default()).unwrap_or(usize::MAX);
-        let Some(states) = self.succeeded(uuid, uuids, count).await? else { return Ok(()) };
+        let states = match self.members(uuid, uuids, count).await? {
+            Members::Open => return Ok(()),
+            // What this task has left is kept as long as other states.
+            Members::Failed => {
+                let own = std::slice::from_ref(&ended.state.task_uuid);
+                return self.backend.keep_for(own, Some(self.settings.keep())).await;
+            }
+            Members::Succeeded(states) => states,
+        };
         let results: Vec<TypedValue> =
             states.iter().flat_map(|state| state.results.as_deref().unwrap_or_default()).cloned().collect();
         let results = if callback.is_immutable().unwrap_or_default() { &[] } else { &results[..] };
@@ -60,20 +78,16 @@ impl Machinery {
         self.close(uuid, group, states.into_iter().map(|state| state.task_uuid).collect()).await
     }
 
-    /// The states of the tasks of a group, in its order, if all have succeeded. Those that the backend has not, or has no
-    /// longer, are looked for among the tasks of the store.
-    async fn succeeded(
-        &self,
-        group: &str,
-        uuids: Vec<String>,
-        count: usize,
-    ) -> Result<Option<Vec<TaskState>>, BrokerError> {
+    /// How the tasks of a group stand. Those that the backend has not, or has no longer, are looked for among the tasks of
+    /// the store.
+    async fn members(&self, group: &str, uuids: Vec<String>, count: usize) -> Result<Members, BrokerError> {
         let mut found = HashMap::new();
         let mut is_complete = !uuids.is_empty();
         for (uuid, text) in uuids.iter().zip(self.backend.read(&uuids).await?) {
             match text.and_then(|text| serde_json::from_str::<TaskState>(&text).ok()) {
                 Some(state) if state.state == StateName::Success => drop(found.insert(uuid.clone(), state)),
-                Some(_) => return Ok(None),
+                Some(state) if state.state == StateName::Failure => return Ok(Members::Failed),
+                Some(_) => return Ok(Members::Open),
                 None => is_complete = false,
             }
         }
@@ -88,9 +102,10 @@ impl Machinery {
             found.extend(stored.map(|state| (state.task_uuid.clone(), state)));
         }
         if order.len() < count {
-            return Ok(None);
+            return Ok(Members::Open);
         }
-        Ok(order.into_iter().map(|uuid| found.remove(&uuid)).collect())
+        let states: Option<Vec<TaskState>> = order.into_iter().map(|uuid| found.remove(&uuid)).collect();
+        Ok(states.map_or(Members::Open, Members::Succeeded))
     }
 
     /// The states of all tasks of a group that were started here and have ended, in the order in which they were

@@ -35,7 +35,7 @@ pub(super) async fn run(machinery: Arc<Machinery>, broker: Arc<dyn Broker>, queu
         group: "windlass-machinery",
         round_max: ROUND_MAX,
         what: "signatures",
-        useless: "is no signature that can be run",
+        useless: "is not a signature that can be run",
         handler: Intake { machinery, by },
     };
     consumption.run().await;

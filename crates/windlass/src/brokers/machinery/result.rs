@@ -49,7 +49,7 @@ fn result(value: &RawValue) -> TypedValue {
     TypedValue::new(&kind, value.to_owned())
 }
 
-/// The type of a value that is no list and no object.
+/// The type of a value that is neither a list nor an object.
 fn kind_of(text: &str) -> Option<&'static str> {
     match text.as_bytes().first()? {
         b'"' => Some("string"),

@@ -19,10 +19,10 @@ impl Signature {
     /// Reads the text of a signature.
     ///
     /// # Errors
-    /// When it is no JSON object.
+    /// When it is not a JSON object.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)
-            .map_err(|error| format!("the signature is no JSON object: {error}"))?;
+            .map_err(|error| format!("the signature is not a JSON object: {error}"))?;
         let fields = fields.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), (name, value)));
         Ok(Self { fields: fields.collect() })
     }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        assert!(Signature::parse("[]").unwrap_err().contains("no JSON object"));
+        assert!(Signature::parse("[]").unwrap_err().contains("not a JSON object"));
         let signature =
             Signature::parse(r#"{"ETA":"soon","RetryCount":-1,"Args":[{}],"OnError":[1]}"#).unwrap();
         assert!(signature.eta().unwrap_err().contains("`ETA` is \"soon\""));

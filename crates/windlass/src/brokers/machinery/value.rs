@@ -31,7 +31,7 @@ impl TypedValue {
         let Some(of) = self.kind.strip_prefix("[]") else {
             return match fits(&self.kind, text) {
                 Some(true) => Ok(self.value.clone()),
-                Some(false) => Err(format!("{} is no {}", shortened(text), self.kind)),
+                Some(false) => Err(format!("{} is not a value of the type {}", shortened(text), self.kind)),
                 None => Err(format!("the type {:?} is not supported", self.kind)),
             };
         };
@@ -45,11 +45,13 @@ impl TypedValue {
         if matches!(of, "byte" | "uint8") && fits("string", text) == Some(true) {
             return Ok(self.value.clone());
         }
-        let items: Vec<&RawValue> =
-            serde_json::from_str(text).map_err(|_| format!("{} is no {}", shortened(text), self.kind))?;
+        let items: Vec<&RawValue> = serde_json::from_str(text)
+            .map_err(|_| format!("{} is not a value of the type {}", shortened(text), self.kind))?;
         match items.iter().find(|item| fits(of, item.get()) != Some(true)) {
             None => Ok(self.value.clone()),
-            Some(item) => Err(format!("{} in a {} is no {of}", shortened(item.get()), self.kind)),
+            Some(item) => {
+                Err(format!("{} in a {} is not a value of the type {of}", shortened(item.get()), self.kind))
+            }
         }
     }
 }
@@ -113,12 +115,15 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named() {
-        assert_eq!(checked("int8", "128").unwrap_err(), "128 is no int8");
-        assert_eq!(checked("uint64", "-1").unwrap_err(), "-1 is no uint64");
-        assert_eq!(checked("int64", "1.5").unwrap_err(), "1.5 is no int64");
-        assert_eq!(checked("string", "null").unwrap_err(), "null is no string");
-        assert_eq!(checked("[]int64", r#"[1,"2"]"#).unwrap_err(), "\"2\" in a []int64 is no int64");
-        assert_eq!(checked("[]int64", "{}").unwrap_err(), "{} is no []int64");
+        assert_eq!(checked("int8", "128").unwrap_err(), "128 is not a value of the type int8");
+        assert_eq!(checked("uint64", "-1").unwrap_err(), "-1 is not a value of the type uint64");
+        assert_eq!(checked("int64", "1.5").unwrap_err(), "1.5 is not a value of the type int64");
+        assert_eq!(checked("string", "null").unwrap_err(), "null is not a value of the type string");
+        assert_eq!(
+            checked("[]int64", r#"[1,"2"]"#).unwrap_err(),
+            "\"2\" in a []int64 is not a value of the type int64"
+        );
+        assert_eq!(checked("[]int64", "{}").unwrap_err(), "{} is not a value of the type []int64");
         assert_eq!(checked("map", "{}").unwrap_err(), "the type \"map\" is not supported");
         assert_eq!(checked("[]map", "[]").unwrap_err(), "the type \"[]map\" is not supported");
     }

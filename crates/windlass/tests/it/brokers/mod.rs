@@ -6,6 +6,7 @@ mod behind_haproxy;
 mod elected;
 mod events;
 mod intake;
+mod machinery;
 mod products;
 mod refused;
 

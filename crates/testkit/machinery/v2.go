@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v2 "github.com/RichardKnop/machinery/v2"
+	backend "github.com/RichardKnop/machinery/v2/backends/redis"
+	broker "github.com/RichardKnop/machinery/v2/brokers/redis"
+	"github.com/RichardKnop/machinery/v2/config"
+	lock "github.com/RichardKnop/machinery/v2/locks/eager"
+	"github.com/RichardKnop/machinery/v2/tasks"
+)
+
+// sendExample2 sends a chain and a group with a callback, with the library's second version.
+func sendExample2(url string) {
+	// Without the number of the database.
+	address, _, _ := strings.Cut(strings.TrimPrefix(url, "redis://"), "/")
+	settings := &config.Config{
+		DefaultQueue:    "machinery_tasks",
+		ResultsExpireIn: 3600,
+		Redis:           &config.RedisConfig{MaxIdle: 3, IdleTimeout: 240, ReadTimeout: 15, WriteTimeout: 15, ConnectTimeout: 15, NormalTasksPollPeriod: 100, DelayedTasksPollPeriod: 100},
+	}
+	server := v2.NewServer(settings, broker.NewGR(settings, []string{address}, 0), backend.NewGR(settings, []string{address}, 0), lock.New())
+	task := func(name string, values ...int64) *tasks.Signature {
+		signature := &tasks.Signature{Name: name}
+		for _, value := range values {
+			signature.Args = append(signature.Args, tasks.Arg{Type: "int64", Value: value})
+		}
+		return signature
+	}
+	chain, err := tasks.NewChain(task("add", 1, 1), task("add", 2, 2), task("multiply", 4))
+	must(err)
+	ofChain, err := server.SendChain(chain)
+	must(err)
+	values, err := ofChain.GetWithTimeout(patience, 5*time.Millisecond)
+	must(err)
+	fmt.Println("chain", tasks.HumanReadableResults(values))
+
+	group, err := tasks.NewGroup(task("add", 1, 1), task("add", 2, 2), task("add", 5, 6))
+	must(err)
+	chord, err := tasks.NewChord(group, task("multiply"))
+	must(err)
+	ofChord, err := server.SendChord(chord, 10)
+	must(err)
+	values, err = ofChord.GetWithTimeout(patience, 5*time.Millisecond)
+	must(err)
+	fmt.Println("chord", tasks.HumanReadableResults(values))
+}

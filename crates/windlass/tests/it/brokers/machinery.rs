@@ -1,0 +1,352 @@
+//! The Go library machinery: its own clients, and signatures as they write them.
+
+use std::{path::Path, process::Command};
+
+use serde_json::{Value, json};
+use windlass_testkit::{Redis, machinery};
+
+use super::PATIENCE;
+use crate::site::{PROGRAM, Site, store, text, until_within};
+
+/// A server for clients of machinery, with the modules of the example.
+struct Shop {
+    site: Site,
+    redis: Redis,
+}
+
+impl Shop {
+    /// `more` is added to the section. `None` where Redis is missing.
+    fn open(more: &str) -> Option<Self> {
+        let redis = Redis::start().unwrap()?;
+        let dir = tempfile::tempdir().unwrap();
+        let config = format!("[machinery]\nbroker = \"{}\"\n{more}", redis.url());
+        std::fs::write(dir.path().join("windlass.toml"), config).unwrap();
+        let (place, file) = (store(dir.path()), dir.path().join("windlass.toml").display().to_string());
+        let site = Site::open(dir, &place, &[("WINDLASS_CONFIG", &file)]);
+        Some(Self { site, redis })
+    }
+
+    fn restart_server(&mut self) {
+        let (place, file) = (store(self.site.dir.path()), self.site.path("windlass.toml"));
+        self.site.restart_with(&place, &[("WINDLASS_CONFIG", &file)]);
+    }
+
+    /// Starts a worker with the modules of the example.
+    fn start_example_worker(&mut self) {
+        let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/machinery/modules");
+        let worker = Command::new(PROGRAM)
+            .args(["worker", "--server", &self.site.url, "--modules", &modules.display().to_string()])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        self.site.children.push(worker);
+    }
+
+    fn send(&self, signature: &Value) {
+        self.redis.ask(&["RPUSH", "machinery_tasks", &signature.to_string()]).unwrap();
+    }
+
+    fn document(&self, uuid: &str) -> Option<Value> {
+        serde_json::from_str(&self.redis.ask(&["GET", uuid]).unwrap()).ok()
+    }
+
+    /// The state of a task, once it has ended.
+    fn ended(&self, uuid: &str) -> Value {
+        until_within(PATIENCE, "a task gets its last state", || {
+            self.document(uuid).filter(|state| state["State"] == "SUCCESS" || state["State"] == "FAILURE")
+        })
+    }
+
+    fn results(&self, uuid: &str) -> Value {
+        let state = self.ended(uuid);
+        assert_eq!(state["State"], "SUCCESS", "{state}");
+        state["Results"].clone()
+    }
+
+    fn ttl(&self, key: &str) -> i64 {
+        self.redis.ask(&["TTL", key]).unwrap().trim().parse().unwrap()
+    }
+}
+
+/// A signature as the library writes it, with these fields in place of its own.
+fn signature(uuid: &str, name: &str, fields: Value) -> Value {
+    let mut signature = json!({
+        "UUID": uuid, "Name": name, "RoutingKey": "machinery_tasks", "ETA": null, "GroupUUID": "",
+        "GroupTaskCount": 0, "Args": [], "Headers": {}, "Priority": 0, "Immutable": false, "RetryCount": 0,
+        "RetryTimeout": 0, "OnSuccess": null, "OnError": null, "ChordCallback": null,
+        "BrokerMessageGroupId": "", "SQSReceiptHandle": "", "StopTaskDeletionOnError": false,
+        "IgnoreWhenTaskNotRegistered": false
+    });
+    for (name, value) in fields.as_object().unwrap() {
+        signature[name] = value.clone();
+    }
+    signature
+}
+
+fn whole(value: i64) -> Value {
+    json!({ "Type": "int64", "Value": value })
+}
+
+/// Two additions in a group, and a multiplication of their results.
+fn chord() -> [Value; 2] {
+    let callback = signature("chord_c", "multiply", json!({ "Args": [whole(10)] }));
+    [1, 2].map(|n| {
+        let fields = json!({
+            "Args": [whole(n), whole(n)], "GroupUUID": "group_g", "GroupTaskCount": 2, "ChordCallback": callback
+        });
+        signature(&format!("task_{n}"), "add", fields)
+    })
+}
+
+#[test]
+fn clients_of_the_library_get_their_results() {
+    let Some(mut shop) = Shop::open("") else { return };
+    shop.start_example_worker();
+    let send = |shop: &Shop, command: &str| {
+        let Some(mut client) = machinery().unwrap() else { return None };
+        let output = client.args([command, &shop.redis.url()]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Some(text(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let Some(first) = send(&shop, "send1") else { return };
+    let expected = [
+        "single 2",
+        "split [a < b]",
+        "chain 24",
+        "group 2",
+        "group 4",
+        "group 11",
+        "chord 88",
+        "delayed 14",
+        "error oops",
+    ];
+    let is_line_of_log = |line: &&String| line.contains("INFO") || line.contains("DEBUG");
+    let printed =
+        |lines: &[String]| lines.iter().filter(|line| !is_line_of_log(line)).cloned().collect::<Vec<_>>();
+    assert_eq!(printed(&first), expected);
+    assert_eq!(printed(&send(&shop, "send2").unwrap()), ["chain 24", "chord 88"]);
+    let failed = printed(&send(&shop, "fail").unwrap()).join("\n");
+    assert!(failed.starts_with("callback FAILURE the chord cannot run: the task task_"), "{failed}");
+    assert!(failed.ends_with("failed: oops"), "{failed}");
+}
+
+#[test]
+fn no_signature_is_lost_when_the_server_the_worker_and_redis_are_killed() {
+    const TASKS: usize = 400;
+    let Some(mut shop) = Shop::open("module = \"m\"\n") else { return };
+    shop.site.start_worker();
+    for n in 0..TASKS {
+        shop.send(&signature(&format!("task_{n}"), "echo", json!({})));
+    }
+    let succeeded = |shop: &Shop| {
+        let mut words = vec!["MGET".to_owned()];
+        words.extend((0..TASKS).map(|n| format!("task_{n}")));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        shop.redis.ask(&words).map_or(0, |states| states.matches(r#""State":"SUCCESS""#).count())
+    };
+    until_within(PATIENCE, "half of the tasks have run", || (succeeded(&shop) >= TASKS / 2).then_some(()));
+    for mut child in shop.site.children.drain(..) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    shop.redis.kill().unwrap();
+    assert!(shop.redis.restart().is_ok());
+    let before = succeeded(&shop);
+    assert!(before < TASKS, "the kill came in the middle");
+    shop.restart_server();
+    shop.site.start_worker();
+    until_within(PATIENCE, "all tasks have run", || (succeeded(&shop) == TASKS).then_some(()));
+    let counted = shop.site.json(&["task", "list", "--status", "succeeded", "--limit", "1000"]);
+    assert_eq!(counted["items"].as_array().unwrap().len(), TASKS, "each has started one task");
+    until_within(PATIENCE, "no message stays with a consumer", || {
+        let left = shop.redis.ask(&["KEYS", "machinery_tasks:windlass-taken:*"]).unwrap();
+        left.trim().is_empty().then_some(())
+    });
+}
+
+#[test]
+fn what_cannot_be_run_is_put_aside_and_its_client_hears_why() {
+    let Some(shop) = Shop::open("") else { return };
+    let bad = [
+        (
+            "task_type",
+            signature("task_type", "add", json!({ "Args": [{ "Type": "map", "Value": {} }] })),
+            "not supported",
+        ),
+        (
+            "task_value",
+            signature("task_value", "add", json!({ "Args": [{ "Type": "int8", "Value": 300 }] })),
+            "300 is not a value of the type int8",
+        ),
+        ("task_name", signature("task_name", "two words", json!({})), "`Name`: "),
+        ("task_eta", signature("task_eta", "add", json!({ "ETA": "soon" })), "`ETA` is \"soon\""),
+        (
+            "task_large",
+            signature("task_large", "add", json!({ "Headers": { "a": "x".repeat(2 << 20) } })),
+            "MiB",
+        ),
+    ];
+    for (_, signature, _) in &bad {
+        shop.redis.ask(&["RPUSH", "machinery_tasks", "not JSON"]).unwrap();
+        // A command line has a limit.
+        let text = signature.to_string();
+        match text.len() {
+            0..=100_000 => shop.send(signature),
+            _ => send_large(&shop, &text),
+        }
+    }
+    for (uuid, _, why) in &bad {
+        let state = shop.ended(uuid);
+        assert!(state["Error"].as_str().unwrap().contains(why), "{uuid}: {state}");
+        assert!(shop.ttl(uuid) > 3_000);
+    }
+    until_within(PATIENCE, "all are in the dead-letter queue", || {
+        let count = shop.redis.ask(&["LLEN", "machinery_tasks-dead"]).unwrap();
+        (count.trim() == "10").then_some(())
+    });
+    let alarms = shop.site.json(&["alarm", "list"]).to_string();
+    assert!(alarms.contains("is not a signature that can be run"), "{alarms}");
+    assert_eq!(shop.site.json(&["task", "list"])["items"], json!([]));
+}
+
+fn send_large(shop: &Shop, text: &str) {
+    let file = shop.site.path("large");
+    std::fs::write(&file, text).unwrap();
+    let port = shop.redis.port().to_string();
+    let sent = Command::new("sh")
+        .args(["-c", "redis-cli -p \"$1\" -x RPUSH machinery_tasks < \"$2\"", "sh", &port, &file])
+        .output()
+        .unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+}
+
+#[test]
+fn what_follows_goes_to_its_queue_with_results_and_errors() {
+    let Some(mut shop) = Shop::open("") else { return };
+    let elsewhere = |uuid: &str, eta: Value| {
+        signature(uuid, "report", json!({ "RoutingKey": "reports", "ETA": eta, "Args": [whole(7)] }))
+    };
+    shop.send(&signature("task_a", "add", json!({
+        "Args": [whole(9_007_199_254_740_993), whole(1)],
+        "OnSuccess": [elsewhere("task_b", Value::Null), elsewhere("task_late", json!("2099-01-01T00:00:00Z"))]
+    })));
+    let immutable = signature(
+        "task_own",
+        "add",
+        json!({
+            "Args": [whole(1)], "Immutable": true, "OnSuccess": [signature("task_same", "add", json!({ "Args": [whole(5)] }))]
+        }),
+    );
+    shop.send(&immutable);
+    shop.send(&signature(
+        "task_fails",
+        "panic_task",
+        json!({ "OnError": [elsewhere("task_e", Value::Null)] }),
+    ));
+    shop.start_example_worker();
+    assert_eq!(shop.results("task_a"), json!([whole(9_007_199_254_740_994)]));
+    assert_eq!(
+        shop.results("task_same"),
+        json!([whole(5)]),
+        "results of an immutable signature are not passed on"
+    );
+    assert_eq!(shop.ended("task_fails")["Error"], "oops");
+    let reports = until_within(PATIENCE, "both reports are sent", || {
+        let reports = shop.redis.ask(&["LRANGE", "reports", "0", "-1"]).unwrap();
+        let reports: Vec<Value> =
+            reports.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        (reports.len() == 2).then_some(reports)
+    });
+    let args = |uuid: &str| reports.iter().find(|report| report["UUID"] == uuid).unwrap()["Args"].clone();
+    assert_eq!(args("task_b"), json!([whole(7), whole(9_007_199_254_740_994)]));
+    assert_eq!(args("task_e"), json!([{ "Type": "string", "Value": "oops" }, whole(7)]));
+    assert_eq!(shop.document("task_b").unwrap()["State"], "PENDING");
+    let delayed = shop.redis.ask(&["ZRANGE", "delayed_tasks", "0", "-1", "WITHSCORES"]).unwrap();
+    assert!(delayed.contains("task_late") && delayed.contains("4.0709088e+18"), "{delayed}");
+}
+
+#[test]
+fn a_delayed_signature_waits_for_its_time_and_a_failed_one_is_tried_again() {
+    let Some(mut shop) = Shop::open("") else { return };
+    shop.start_example_worker();
+    let due = signature("task_due", "add", json!({ "Args": [whole(1)], "ETA": "2020-01-01T00:00:00.5Z" }));
+    let later = signature("task_later", "add", json!({ "Args": [whole(1)], "ETA": "2099-01-01T00:00:00Z" }));
+    shop.redis.ask(&["ZADD", "delayed_tasks", "1577836800500000000", &due.to_string()]).unwrap();
+    shop.redis.ask(&["ZADD", "delayed_tasks", "4070908800000000000", &later.to_string()]).unwrap();
+    shop.redis.ask(&["ZADD", "delayed_tasks", "1", "not JSON"]).unwrap();
+    assert_eq!(shop.results("task_due"), json!([whole(1)]));
+    assert_eq!(shop.redis.ask(&["ZCARD", "delayed_tasks"]).unwrap().trim(), "1", "one waits for its time");
+    shop.send(&signature("task_retried", "panic_task", json!({ "RetryCount": 1 })));
+    until_within(PATIENCE, "the client sees that it is tried again", || {
+        shop.document("task_retried").filter(|state| state["State"] == "RETRY")
+    });
+    assert_eq!(shop.ended("task_retried")["State"], "FAILURE");
+    let task = shop.site.json(&["task", "list", "--label", "machinery=task_retried"])["items"][0].clone();
+    let task = shop.site.json(&["task", "show", task["id"].as_str().unwrap()]);
+    assert_eq!(task["steps"][0]["attempts"], 2, "{task}");
+}
+
+#[test]
+fn a_chord_runs_once_with_results_in_order_even_if_redis_loses_all_data() {
+    let Some(mut shop) = Shop::open("results_expire_in = \"10m\"\n") else { return };
+    let [first, second] = chord();
+    let group = json!({
+        "GroupUUID": "group_g", "TaskUUIDs": ["task_2", "task_1"], "ChordTriggered": false, "Lock": false,
+        "CreatedAt": "2026-01-01T00:00:00Z", "TTL": 0
+    });
+    shop.redis.ask(&["SET", "group_g", &group.to_string(), "EX", "5"]).unwrap();
+    shop.start_example_worker();
+    shop.send(&first);
+    shop.results("task_1");
+    assert_eq!((shop.ttl("group_g"), shop.ttl("task_1")), (-1, -1), "nothing of an open chord expires");
+    shop.send(&second);
+    assert_eq!(shop.results("chord_c"), json!([whole(10 * 4 * 2)]));
+    until_within(PATIENCE, "documents expire after the chord", || {
+        let keys = ["group_g", "task_1", "task_2", "chord_c"];
+        keys.iter().all(|key| (1..=600).contains(&shop.ttl(key))).then_some(())
+    });
+    assert_eq!(shop.document("group_g").unwrap()["ChordTriggered"], true);
+    let callback =
+        shop.site.json(&["task", "list", "--label", "machinery=chord_c"])["items"][0]["id"].clone();
+    let callback = shop.site.json(&["task", "show", callback.as_str().unwrap()]);
+    assert_eq!(callback["params"]["args"], json!([10, 4, 2]), "in the order of the group");
+    // Another one, whose first task has run when Redis loses everything.
+    let again = |signature: &Value| {
+        let text = signature
+            .to_string()
+            .replace("task_", "task_x")
+            .replace("group_g", "group_x")
+            .replace("chord_c", "chord_x");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    shop.send(&again(&first));
+    shop.results("task_x1");
+    shop.redis.ask(&["FLUSHALL"]).unwrap();
+    shop.send(&again(&second));
+    assert_eq!(shop.results("chord_x"), json!([whole(10 * 2 * 4)]));
+}
+
+#[test]
+fn a_configuration_that_cannot_work_is_refused() {
+    for (config, says) in [
+        (
+            "[machinery]\nbroker = \"amqp://h\"\n",
+            "in the section [machinery]: `broker`: the broker of machinery must be Redis",
+        ),
+        (
+            "[machinery]\nbroker = \"redis://h\"\n[[intake]]\nbroker = \"redis://h\"\nqueue = \"machinery_tasks\"\n",
+            "is configured for messages that start tasks and for signatures",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("windlass.toml");
+        std::fs::write(&file, config).unwrap();
+        let output = Command::new(PROGRAM)
+            .args(["server", "--listen", "127.0.0.1:0", "--store", "memory:", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let error = text(&output.stderr);
+        assert!(!output.status.success() && error.contains(says), "{error}");
+    }
+}
