@@ -1,8 +1,8 @@
-//! Makes a broker from its URL.
+//! Makes a broker, or a result backend, from its URL.
 
 use std::sync::Arc;
 
-use crate::{Broker, BrokerError};
+use crate::{Broker, BrokerError, ResultBackend, SignatureBroker};
 
 /// The products: their names, the schemes of their URLs, and the features of this crate that include them.
 const PRODUCTS: &[(&str, &[&str], &str)] = &[
@@ -42,6 +42,42 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
             "{name} is not in this build: build it with `--features {feature}`, or with `--features full` for all brokers"
         ))),
     }
+}
+
+/// Makes a client of a result backend by its URL, without connecting.
+///
+/// # Errors
+/// When the URL is invalid, or the product is not supported or not in this build.
+pub fn result_backend(url: &str) -> Result<Arc<dyn ResultBackend>, BrokerError> {
+    #[cfg(feature = "redis")]
+    if is_redis(url) {
+        return Ok(Arc::new(crate::RedisMachinery::open(url)?));
+    }
+    Err(unsupported(url, "result backend"))
+}
+
+/// Makes a client of a broker with signatures by its URL, without connecting.
+///
+/// # Errors
+/// When the URL is invalid, or the product is not supported or not in this build.
+pub fn signature_broker(url: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
+    #[cfg(feature = "redis")]
+    if is_redis(url) {
+        return Ok(Arc::new(crate::RedisMachinery::open(url)?));
+    }
+    Err(unsupported(url, "broker"))
+}
+
+fn is_redis(url: &str) -> bool {
+    ["redis://", "rediss://"].iter().any(|scheme| url.starts_with(scheme))
+}
+
+fn unsupported(url: &str, what: &str) -> BrokerError {
+    BrokerError::Invalid(if is_redis(url) {
+        "this build has no support for Redis: build it with the feature `redis`".to_owned()
+    } else {
+        format!("the {what} of machinery must be Redis: begin the URL with redis:// or rediss://")
+    })
 }
 
 #[cfg(test)]

@@ -39,14 +39,16 @@ mod redis;
 mod sqs;
 
 #[cfg(feature = "redis")]
+pub(crate) use self::redis::Machinery as RedisMachinery;
+#[cfg(feature = "redis")]
 pub use self::redis::Redis;
-pub use connect::connect;
+pub use connect::{connect, result_backend, signature_broker};
 pub use dead::{REASON_HEADER, bury};
 pub use devices::{DeviceCommand, DeviceMessage, DeviceNetwork};
 pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
-pub use machinery::{ResultBackend, ResultDocument, SignatureBroker, result_backend, signature_broker};
+pub use machinery::{ResultBackend, ResultDocument, SignatureBroker};
 pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
 #[cfg(feature = "mqtt")]
 pub use mqtt::{Mqtt, MqttSettings, MqttVersion};

@@ -2,7 +2,7 @@
 //!
 //! Documents are passed on as they are; what is in them is not known here.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -59,40 +59,4 @@ pub trait SignatureBroker: Send + Sync {
     /// # Errors
     /// When the server does not answer.
     async fn move_due(&self, default_queue: &str) -> Result<u64, BrokerError>;
-}
-
-/// Makes a client of a result backend by its URL, without connecting.
-///
-/// # Errors
-/// When the URL is invalid, or the product is not supported or not in this build.
-pub fn result_backend(url: &str) -> Result<Arc<dyn ResultBackend>, BrokerError> {
-    #[cfg(feature = "redis")]
-    if is_redis(url) {
-        return Ok(Arc::new(crate::redis::Machinery::open(url)?));
-    }
-    Err(unsupported(url, "result backend"))
-}
-
-/// Makes a client of a broker with signatures by its URL, without connecting.
-///
-/// # Errors
-/// When the URL is invalid, or the product is not supported or not in this build.
-pub fn signature_broker(url: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
-    #[cfg(feature = "redis")]
-    if is_redis(url) {
-        return Ok(Arc::new(crate::redis::Machinery::open(url)?));
-    }
-    Err(unsupported(url, "broker"))
-}
-
-fn is_redis(url: &str) -> bool {
-    ["redis://", "rediss://"].iter().any(|scheme| url.starts_with(scheme))
-}
-
-fn unsupported(url: &str, what: &str) -> BrokerError {
-    BrokerError::Invalid(if is_redis(url) {
-        "this build has no support for Redis: build it with the feature `redis`".to_owned()
-    } else {
-        format!("the {what} of machinery must be Redis: begin the URL with redis:// or rediss://")
-    })
 }

@@ -69,6 +69,14 @@ fn jobs_over_kafka() {
     run_parts("examples/job-api/README.md", &[], &variables);
 }
 
+/// Tasks for clients of the Go library machinery.
+#[test]
+fn signatures_over_redis() {
+    let Some(server) = Redis::start().unwrap() else { return };
+    let port = server.port().to_string();
+    run_parts("examples/machinery/README.md", &[], &[("REDIS_PORT", &port)]);
+}
+
 /// Runs a page whose modules need this package of Python, Go, and the example of the Rust client.
 fn over(page: &str, package: &str, variables: &[(&str, &str)]) {
     let programs = Path::new(PROGRAM).parent().expect("a folder");
