@@ -14,6 +14,9 @@ pub use crate::{
     modules::malformed::module_output,
 };
 
+#[cfg(feature = "redis")]
+pub use crate::brokers::signature;
+
 #[cfg(feature = "consul")]
 pub use crate::task_list::task_list_entry;
 

@@ -58,6 +58,8 @@ pub(crate) use check::{Keys, queue as check_queue};
 pub(crate) use consume::alarm_id;
 pub(crate) use ending::Ending;
 pub(crate) use events::{EventsSection, EventsSettings};
+#[cfg(feature = "redis")]
+pub use machinery::malformed::signature;
 pub(crate) use machinery::{MachinerySection, MachinerySettings};
 pub(crate) use pointer::Pointer;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};

@@ -327,6 +327,12 @@ const ENTRIES: [&str; 3] = [
     r#"{"taskTaken":"false","taskTime":" 1 ","taskId":"","taskType":"","windlassTask":{"store":"store","task":"01900000-0000-7000-8000-000000000001","run":4294967295,"ended":"failed"}}"#,
 ];
 
+const SIGNATURES: [&str; 3] = [
+    r#"{"UUID":"task_1","Name":"add","RoutingKey":"machinery_tasks","ETA":"2030-01-31T08:00:00.123456789Z","GroupUUID":"group_1","GroupTaskCount":2,"Args":[{"Name":"","Type":"int64","Value":9223372036854775807},{"Type":"[]string","Value":["a","b"]}],"Headers":{"a":["b"]},"Priority":3,"Immutable":false,"RetryCount":2,"RetryTimeout":5,"OnSuccess":[{"UUID":"task_2","Name":"mul","Args":null}],"OnError":[],"ChordCallback":{"UUID":"chord_1","Name":"sum"}}"#,
+    r#"{"uuid":"u","name":"n","args":[{"type":"float64","value":1.5},{"type":"[]byte","value":"AAEC"},{"Type":"bool","Value":true}]}"#,
+    r#"{"UUID":"u","Name":"n","ETA":null,"Args":[{"Type":"uint8","Value":255},{"Type":"string","Value":"a\u0000b"}],"UnknownField":[[{}]]}"#,
+];
+
 const QUERIES: [&str; 4] = [
     "status=running,failed&flow=create&label=team:a&since=15m&until=2030-03-17T17:46:40Z&limit=100",
     "cursor=t01900000000070008000000000000001",
@@ -380,6 +386,11 @@ proptest! {
     }
 
     #[test]
+    fn signatures(bytes in prop_oneof![3 => scrambled(&SIGNATURES), 1 => noise()]) {
+        malformed::signature(&bytes);
+    }
+
+    #[test]
     fn queries(bytes in prop_oneof![3 => scrambled(&QUERIES), 1 => noise()]) {
         malformed::query(&bytes);
     }
@@ -414,6 +425,14 @@ fn bombs_are_defused() {
     malformed::command_line(format!("{{{}\"z\":1}}", (0..50_000).map(member).collect::<String>()).as_bytes());
     malformed::exchange(format!("{{\"{key}\":1}}").as_bytes());
     malformed::exchange(format!("{{\"protocol\":1,\"reports\":[{}", "[".repeat(BYTES)).as_bytes());
+    for piece in ["{\"OnSuccess\":[", "{\"ChordCallback\":", "{\"Args\":[", "[", "{\"a\":1,"] {
+        malformed::signature(piece.repeat(BYTES / piece.len()).as_bytes());
+    }
+    let (open, close) = ("[".repeat(BYTES), "]".repeat(BYTES));
+    for field in ["OnSuccess", "Args", "Headers", "Unknown"] {
+        let nested = format!("{{\"UUID\":\"u\",\"Name\":\"n\",\"{field}\":{open}1{close}}}");
+        malformed::signature(nested.as_bytes());
+    }
     let took = started.elapsed();
     assert!(took.as_secs() < 60, "{took:?}");
 }

@@ -22,6 +22,8 @@ mod chord;
 mod delayed;
 mod follow_ups;
 mod intake;
+#[cfg(feature = "redis")]
+pub(crate) mod malformed;
 mod result;
 mod settings;
 mod signature;

@@ -22,7 +22,7 @@ impl Signature {
     /// When it is not a JSON object.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)
-            .map_err(|error| format!("the signature is not a JSON object: {error}"))?;
+            .map_err(|error| bounded(format!("the signature is not a JSON object: {error}")))?;
         let fields = fields.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), (name, value)));
         Ok(Self { fields: fields.collect() })
     }
@@ -132,6 +132,15 @@ impl Signature {
         let (_, value) = self.fields.get(&name.to_ascii_lowercase())?;
         (value.get() != "null").then_some(value)
     }
+}
+
+/// The longest reason of a refusal, in bytes: values of a client may be in it.
+const REASON_BYTES_MAX: usize = 1_000;
+
+/// The beginning of a reason.
+pub(super) fn bounded(mut why: String) -> String {
+    why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+    why
 }
 
 #[cfg(test)]

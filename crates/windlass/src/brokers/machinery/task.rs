@@ -8,7 +8,12 @@ use windlass_api::Span;
 use windlass_brokers::ResultDocument;
 use windlass_core::{ActKey, Ending, Name, Task};
 
-use super::{result, settings::MachinerySettings, signature::Signature, value::TypedValue};
+use super::{
+    result,
+    settings::MachinerySettings,
+    signature::{Signature, bounded},
+    value::TypedValue,
+};
 use crate::http::{LABEL_BYTES_MAX, view};
 
 /// The label with the UUID of the signature that started a task.
@@ -77,6 +82,10 @@ pub(super) fn document(
     text: &str,
     settings: &MachinerySettings,
 ) -> Result<String, String> {
+    write(signature, text, settings).map_err(bounded)
+}
+
+fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Result<String, String> {
     let (uuid, name, group) = (signature.uuid()?, signature.name()?, signature.group()?);
     for (field, id) in [("UUID", &uuid), ("GroupUUID", &group)] {
         if id.len() > LABEL_BYTES_MAX {

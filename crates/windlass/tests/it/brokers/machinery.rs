@@ -103,7 +103,7 @@ fn clients_of_the_library_get_their_results() {
     let Some(mut shop) = Shop::open("") else { return };
     shop.start_example_worker();
     let send = |shop: &Shop, command: &str| {
-        let Some(mut client) = machinery().unwrap() else { return None };
+        let mut client = machinery().unwrap()?;
         let output = client.args([command, &shop.redis.url()]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         Some(text(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>())
