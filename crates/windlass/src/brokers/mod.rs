@@ -148,7 +148,8 @@ impl Brokers {
             let Some(broker) = self.by_url.get(&queue.broker) else { continue };
             let results = queue.publisher.results.clone();
             if heard.insert((queue.broker, results.clone())) {
-                let results = results::run(engine.clone(), broker.clone(), results, clock.clone());
+                let results =
+                    results::run(engine.clone(), broker.clone(), results, queue.format, clock.clone());
                 running.spawn("reads results from a broker", results);
             }
             let mut chance = [0; 8];
@@ -156,6 +157,10 @@ impl Brokers {
             let writer: Arc<dyn WriteStep> = match queue.format {
                 MessageFormat::Step => Arc::new(step::Writer),
                 MessageFormat::Job => Arc::new(job::Writer),
+                MessageFormat::Machinery => Arc::new(machinery::step::Writer {
+                    queue: queue.publisher.queue.name.clone(),
+                    results: queue.publisher.results.name.clone(),
+                }),
             };
             let chance = u64::from_ne_bytes(chance);
             let publisher =

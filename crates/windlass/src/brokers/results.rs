@@ -14,7 +14,11 @@ use windlass_engine::{
 };
 use windlass_store::Clock as _;
 
-use super::consume::{Consumption, Handle};
+use super::{
+    consume::{Consumption, Handle},
+    machinery,
+    settings::MessageFormat,
+};
 use crate::{clock::SystemClock, http::request::RESULT_BYTES_MAX};
 
 /// The most results read at once.
@@ -30,10 +34,17 @@ const NO_REASON: &str = "the module gave no reason";
 struct Results {
     engine: Arc<Engine>,
     clock: Arc<SystemClock>,
+    format: MessageFormat,
 }
 
 /// Reads the results on a queue, for ever.
-pub(super) async fn run(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Queue, clock: Arc<SystemClock>) {
+pub(super) async fn run(
+    engine: Arc<Engine>,
+    broker: Arc<dyn Broker>,
+    queue: Queue,
+    format: MessageFormat,
+    clock: Arc<SystemClock>,
+) {
     while let Err(error) = engine.begin_hearing_from_afar(clock.now()).await {
         tracing::warn!(%error, "cannot record in the store that modules answer over brokers; retrying");
         time::sleep(FAILED_PAUSE).await;
@@ -47,7 +58,7 @@ pub(super) async fn run(engine: Arc<Engine>, broker: Arc<dyn Broker>, queue: Que
         round_max: ROUND_MAX,
         what: "results of modules",
         useless: "is not a valid result",
-        handler: Results { engine, clock },
+        handler: Results { engine, clock, format },
     };
     consumption.run().await;
 }
@@ -57,7 +68,9 @@ impl Handle for Results {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
         let (mut reports, mut told) = (Vec::new(), Vec::new());
         for delivery in deliveries {
-            told.push(report(delivery).map(|report| reports.push(report)).map_err(Unreadable::Refused));
+            told.push(
+                report(delivery, self.format).map(|report| reports.push(report)).map_err(Unreadable::Refused),
+            );
         }
         if let Err(why) = self.hear(reports).await {
             let later =
@@ -85,9 +98,13 @@ impl Results {
 }
 
 /// Reads the report in a message, or returns why it is invalid.
-fn report(delivery: &Delivery) -> Result<WorkerReport, String> {
-    let message: ResultMessage = serde_json::from_slice(&delivery.message.body)
-        .map_err(|error| format!("it is not a result of a module: {error}"))?;
+fn report(delivery: &Delivery, format: MessageFormat) -> Result<WorkerReport, String> {
+    let body = &delivery.message.body;
+    let message: ResultMessage = match format {
+        MessageFormat::Step | MessageFormat::Job => serde_json::from_slice(body)
+            .map_err(|error| format!("it is not a result of a module: {error}"))?,
+        MessageFormat::Machinery => machinery::step::result(body)?,
+    };
     let beside = delivery.message.header(TOKEN_HEADER);
     let token = message.token.as_deref().or(beside).ok_or_else(|| {
         format!("it has no token: send back the header `{TOKEN_HEADER}` of the step's message, or its field `Token`")
@@ -141,6 +158,8 @@ mod tests {
 
     use super::*;
 
+    const STEP: MessageFormat = MessageFormat::Step;
+
     fn delivery(fields: &str, token: Option<&str>) -> Delivery {
         let body = format!(r#"{{"TaskId":"t","Cursor":0,"Type":0,{fields}}}"#);
         let mut message = Message::new("1", "t", body);
@@ -156,7 +175,7 @@ mod tests {
     }
 
     fn said_of(fields: &str) -> Said {
-        report(&delivery(fields, Some(&token()))).unwrap().said.unwrap()
+        report(&delivery(fields, Some(&token())), STEP).unwrap().said.unwrap()
     }
 
     fn failure_of(fields: &str) -> Failure {
@@ -192,13 +211,13 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_says_why() {
-        let error = report(&delivery(r#""Event":"started""#, None)).unwrap_err();
+        let error = report(&delivery(r#""Event":"started""#, None), STEP).unwrap_err();
         assert!(error.contains("windlass-token"), "{error}");
-        let error = report(&delivery(r#""Event":"ended""#, Some(&token()))).unwrap_err();
+        let error = report(&delivery(r#""Event":"ended""#, Some(&token())), STEP).unwrap_err();
         assert!(error.contains("unknown variant `ended`"), "{error}");
-        let error = report(&delivery(r#""Event":"started","Token":"c.d""#, None)).unwrap_err();
+        let error = report(&delivery(r#""Event":"started","Token":"c.d""#, None), STEP).unwrap_err();
         assert!(error.contains("of 3 characters, is not the token of a step"), "{error}");
         let fields = format!(r#""Event":"started","Token":"{}""#, token());
-        assert_eq!(report(&delivery(&fields, None)).unwrap().token, token());
+        assert_eq!(report(&delivery(&fields, None), STEP).unwrap().token, token());
     }
 }

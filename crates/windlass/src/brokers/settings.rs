@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
-use windlass_brokers::Queue;
+use windlass_brokers::{Queue, signature_broker};
 use windlass_core::{Name, reserved_module};
 use windlass_engine::services::QueuePublisherSettings;
 
@@ -65,6 +65,8 @@ pub(crate) enum MessageFormat {
     Step,
     /// The event of a job: `{"jobId","name","value"}`.
     Job,
+    /// A signature, for workers that use the Go library machinery.
+    Machinery,
 }
 
 impl MessageFormat {
@@ -261,6 +263,18 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
     })
 }
 
+/// The kind of the queues of workers that use the library machinery.
+fn machinery_kind(broker: &str, kind: Option<String>) -> anyhow::Result<String> {
+    signature_broker(broker).map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
+    let kind = kind.unwrap_or_else(|| machinery::KIND.to_owned());
+    ensure!(
+        kind == machinery::KIND,
+        "`kind` is {kind:?}: with `message = \"machinery\"` it is a {}, so leave it out",
+        machinery::KIND
+    );
+    Ok(kind)
+}
+
 fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
     let QueueSection { broker, queue, kind, results, window, message: format } = section;
     let name = Name::new(module)
@@ -272,14 +286,17 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     let window = window.unwrap_or(WINDOW_DEFAULT);
     ensure!((1..=WINDOW_MAX).contains(&window), "`window` is {window}: use 1 to {WINDOW_MAX}");
     let queue = queue.unwrap_or_else(|| module.to_owned());
-    let results = results.unwrap_or_else(|| RESULTS_DEFAULT.to_owned());
+    let is_machinery = format == MessageFormat::Machinery;
+    let results_default = if is_machinery { machinery::RESULTS_DEFAULT } else { RESULTS_DEFAULT };
+    let results = results.unwrap_or_else(|| results_default.to_owned());
+    let kind = if is_machinery { Some(machinery_kind(&broker, kind)?) } else { kind };
     ensure!(
         queue != results,
         "`queue` and `results` are both {queue:?}: steps and results need separate queues"
     );
     // Only this program reads results, so their queue has the kind that the product recommends. The exception
-    // is a module on a list: it may support nothing but lists.
-    let results = Queue { name: results, kind: kind.clone().filter(|kind| kind == LIST) };
+    // is a module on a list: it may support nothing but lists. Workers of machinery send results to a list, too.
+    let results = Queue { name: results, kind: kind.clone().filter(|kind| kind == LIST || is_machinery) };
     let queue = Queue { name: queue, kind };
     Ok(OfferedQueue {
         broker: BrokerUrl::new(broker),

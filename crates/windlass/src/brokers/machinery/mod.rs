@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `settings.rs` | the section `[machinery]` |
 //! | `signature.rs`, `value.rs` | signatures, and the types of their arguments |
+//! | `step.rs` | the other direction: steps for workers that use the library, and their results |
 //! | `task.rs` | a signature as a task, and a task as its state |
 //! | `result.rs` | what a worker returned, as results with types |
 //! | `intake.rs` | signatures that start tasks |
@@ -27,6 +28,7 @@ pub(crate) mod malformed;
 mod result;
 mod settings;
 mod signature;
+pub(super) mod step;
 mod task;
 mod value;
 
@@ -37,7 +39,7 @@ use windlass_engine::services::Subscriber;
 
 use crate::{http::App, loops::Loops};
 
-pub(super) use settings::PLACE;
+pub(super) use settings::{KIND, PLACE, RESULTS_DEFAULT};
 pub(crate) use settings::{MachinerySection, MachinerySettings};
 
 /// What everything here uses.

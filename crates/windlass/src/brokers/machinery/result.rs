@@ -23,21 +23,20 @@ pub(super) fn results(returned: Option<&str>) -> Vec<TypedValue> {
     if let Some(results) = fields.get("results")
         && let Ok(results) = serde_json::from_str::<Vec<&RawValue>>(results.get())
     {
-        return results.into_iter().map(result).collect();
+        return results.into_iter().map(typed).collect();
     }
     match fields.get("result") {
-        Some(value) => vec![result(value)],
+        Some(value) => vec![typed(value)],
         None => as_text(text).into_iter().collect(),
     }
 }
 
-fn result(value: &RawValue) -> TypedValue {
+/// A value with the type that it has in JSON, or with its own: `{"Type", "Value"}`.
+pub(super) fn typed(value: &RawValue) -> TypedValue {
     let text = value.get();
     if text.starts_with('{') {
-        let typed = serde_json::from_str::<TypedValue>(text).ok().filter(|typed| typed.checked().is_ok());
-        return typed
-            .or_else(|| as_text(text))
-            .unwrap_or_else(|| TypedValue::new("string", value.to_owned()));
+        let own = serde_json::from_str::<TypedValue>(text).ok().filter(|own| own.checked().is_ok());
+        return own.or_else(|| as_text(text)).unwrap_or_else(|| TypedValue::new("string", value.to_owned()));
     }
     let kind = match kind_of(text) {
         Some(kind) => kind.to_owned(),

@@ -26,7 +26,10 @@ const RESULTS_EXPIRE_IN_DEFAULT: Span = Span::from_ms(3_600_000);
 const TIMEOUT_DEFAULT: Span = Span::from_ms(3_600_000);
 
 /// The kind of queue that loses no signature with its reader.
-const KIND: &str = "reliable-list";
+pub(in crate::brokers) const KIND: &str = "reliable-list";
+
+/// The default queue of results of workers that use the library.
+pub(in crate::brokers) const RESULTS_DEFAULT: &str = "windlass-machinery-results";
 
 /// The section `[machinery]`: signatures of the Go library machinery start tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,9 @@
 //! The Go library machinery: its own clients, and signatures as they write them.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use serde_json::{Value, json};
 use windlass_testkit::{Redis, machinery};
@@ -36,7 +39,7 @@ impl Shop {
         let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/machinery/modules");
         let worker = Command::new(PROGRAM)
             .args(["worker", "--server", &self.site.url, "--modules", &modules.display().to_string()])
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         self.site.children.push(worker);
@@ -326,6 +329,73 @@ fn a_chord_runs_once_with_results_in_order_even_if_redis_loses_all_data() {
     assert_eq!(shop.results("chord_x"), json!([whole(10 * 2 * 4)]));
 }
 
+/// A worker that uses the library, which is killed when this is dropped.
+struct GoWorker(Child);
+
+impl GoWorker {
+    fn start(redis: &Redis) -> Option<Self> {
+        let mut worker = machinery().unwrap()?;
+        Some(Self(worker.args(["work", &redis.url(), "600"]).stdout(Stdio::null()).spawn().unwrap()))
+    }
+}
+
+impl Drop for GoWorker {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn workers_that_use_the_library_run_steps_and_none_is_lost_when_one_is_killed() {
+    const TASKS: usize = 400;
+    const FLOWS: &str = r"
+flow: sum
+steps:
+  - { name: add, run: golang.add, timeout: 5s, retry: 5 }
+---
+flow: undo
+steps:
+  - { name: add, run: golang.add, rollback: golang.multiply }
+  - { name: fail, run: golang.panic_task }
+";
+    let Some(redis) = Redis::start().unwrap() else { return };
+    let Some(worker) = GoWorker::start(&redis) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let queue = "queue = \"machinery_tasks\"\nmessage = \"machinery\"\n";
+    let config = format!("[queues.golang]\nbroker = \"{}\"\n{queue}", redis.url());
+    std::fs::write(dir.path().join("windlass.toml"), config).unwrap();
+    let (place, file) = (store(dir.path()), dir.path().join("windlass.toml").display().to_string());
+    let site = Site::open(dir, &place, &[("WINDLASS_CONFIG", &file)]);
+    site.apply(FLOWS);
+    let start = |flow: &str, args: Value| {
+        let body = json!({ "flow": flow, "params": { "args": args } });
+        let answer = site.post("/v1/tasks", &body.to_string());
+        assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    };
+    start("undo", json!([]));
+    (0..TASKS).for_each(|n| start("sum", json!([n, 1])));
+    let count = |status: &str| {
+        let tasks = site.json(&["task", "list", "--flow", "sum", "--status", status, "--limit", "1000"]);
+        tasks["items"].as_array().unwrap().len()
+    };
+    until_within(PATIENCE, "half of the tasks have run", || (count("succeeded") >= TASKS / 2).then_some(()));
+    drop(worker);
+    let Some(_worker) = GoWorker::start(&redis) else { return };
+    until_within(PATIENCE, "all tasks have run", || (count("succeeded") == TASKS).then_some(()));
+    let tasks = site.json(&["task", "list", "--flow", "sum", "--limit", "1"]);
+    let last = site.json(&["task", "show", tasks["items"][0]["id"].as_str().unwrap()]);
+    assert_eq!(last["result"]["result"], json!(TASKS), "{last}");
+    let undone = site.json(&["task", "list", "--flow", "undo"])["items"][0].clone();
+    let undone = site.json(&["task", "show", undone["id"].as_str().unwrap()]);
+    assert_eq!(
+        (&undone["status"], &undone["steps"][1]["message"]),
+        (&json!("rolled_back"), &json!("oops")),
+        "{undone}"
+    );
+    assert_eq!(undone["steps"][0]["status"], "rolled_back", "{undone}");
+}
+
 #[test]
 fn a_configuration_that_cannot_work_is_refused() {
     for (config, says) in [
@@ -336,6 +406,14 @@ fn a_configuration_that_cannot_work_is_refused() {
         (
             "[machinery]\nbroker = \"redis://h\"\n[[intake]]\nbroker = \"redis://h\"\nqueue = \"machinery_tasks\"\n",
             "is configured for messages that start tasks and for signatures",
+        ),
+        (
+            "[queues.m]\nbroker = \"amqp://h\"\nmessage = \"machinery\"\n",
+            "in the section [queues.m]: `broker`: the broker of machinery must be Redis",
+        ),
+        (
+            "[queues.m]\nbroker = \"redis://h\"\nkind = \"stream\"\nmessage = \"machinery\"\n",
+            "so leave it out",
         ),
     ] {
         let dir = tempfile::tempdir().unwrap();
