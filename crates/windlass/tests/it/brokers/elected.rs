@@ -119,7 +119,7 @@ impl Candidates {
 
     /// The tasks in the order in which they were accepted, each with the id of its message.
     pub(super) fn tasks(&self, number: usize) -> Option<Vec<(String, u64)>> {
-        let listed = self.call(number, &["task", "list", "--limit", "1000"])?;
+        let listed = self.call(number, &["task", "list", "--all"])?;
         let tasks = listed["items"].as_array()?.iter();
         let mut tasks: Vec<(String, u64)> = tasks
             .map(|task| (task["id"].as_str().unwrap().to_owned(), task["params"]["id"].as_u64().unwrap()))

@@ -39,7 +39,7 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
     let file = dir.path().join("windlass.toml");
     let long = format!("queue = \"{}\"", "x".repeat(248));
     for (section, broker, settings, key, words) in [
-        ("[queues.far]", "redis", "kind = \"heap\"", "kind", "a stream or a list"),
+        ("[queues.far]", "redis", "kind = \"heap\"", "kind", "a stream, a list or a reliable-list"),
         ("[queues.far]", "amqp", "kind = \"stream\"", "kind", "use quorum, single-active or classic"),
         ("[queues.far]", "amqp", "results = \"amq.r\"", "results", "belong to the server"),
         ("[queues.far]", "kafka", "kind = \"list\"", "kind", "leave the kind out"),
@@ -124,7 +124,7 @@ fn a_worker_is_refused_what_its_broker_cannot_have() {
     script(&modules.join("far/check"), "");
     let modules = modules.display().to_string();
     for (broker, option, value, key, words) in [
-        ("redis", "--queue-kind", "heap", "--queue-kind", "a stream or a list"),
+        ("redis", "--queue-kind", "heap", "--queue-kind", "a stream, a list or a reliable-list"),
         ("kafka", "--queue", "far=no/body", "--queue far=…", "letters, digits, dots"),
         ("sqs+http", "--results", "no.body", "--results", "1 to 80 letters"),
     ] {
