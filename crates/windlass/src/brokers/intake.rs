@@ -181,7 +181,7 @@ impl Intake {
             return self.app.fire_by_message(trigger, body, own(key).as_deref(), &by).await;
         }
         let document = self.settings.document(&delivery.message).map_err(Unreadable::Refused)?;
-        self.app.take_in(&document.text, own(document.key).as_deref(), &by).await
+        self.app.take_in(&document.text, own(document.key).as_deref(), &by).await.map(drop)
     }
 
     async fn take_in_order(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {

@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use windlass_brokers::{Broker, BrokerError, Delivery, Queue};
-use windlass_engine::services::Unreadable;
+use windlass_core::{Phase, TaskId};
+use windlass_engine::{Accepted, services::Unreadable};
 
 use super::{
     Machinery,
@@ -79,10 +80,26 @@ impl Machinery {
             }
             Err(why) => Err(Unreadable::Refused(why)),
         };
-        if let Err(Unreadable::Refused(why)) = &accepted {
-            self.refuse(&signature, why).await.map_err(|error| Unreadable::Later(error.to_string()))?;
+        let later = |error: BrokerError| Unreadable::Later(error.to_string());
+        match accepted {
+            Ok(Accepted { existing: None, .. }) => Ok(()),
+            Ok(Accepted { loaded, .. }) => self.repeat(loaded.task.id).await.map_err(later),
+            Err(Unreadable::Refused(why)) => {
+                self.refuse(&signature, &why).await.map_err(later)?;
+                Err(Unreadable::Refused(why))
+            }
+            Err(Unreadable::Later(why)) => Err(Unreadable::Later(why)),
         }
-        accepted
+    }
+
+    /// Writes the state of a task again if it has ended: a client that sends its signature a second time sets it to
+    /// PENDING. The state of one that goes on is still to be written.
+    async fn repeat(&self, task: TaskId) -> Result<(), BrokerError> {
+        let documents = self.load(&[task]).await?.into_iter().filter_map(|loaded| {
+            let Phase::Ended(ending) = loaded.task.state.phase else { return None };
+            Some(TaskState::of_ended(&loaded.task, ending).document(Some(self.settings.keep())))
+        });
+        self.backend.write(&documents.collect::<Vec<_>>()).await
     }
 
     /// Writes the reason where the client looks, unless a task with this UUID has run.

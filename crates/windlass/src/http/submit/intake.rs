@@ -9,9 +9,14 @@ use crate::http::{App, answer::problem::Refused, flows};
 impl App {
     /// Starts the task that a document asks for, once for each key: what is on disk already is not started again. Without
     /// `key` the document must have one.
-    pub(crate) async fn take_in(&self, text: &str, key: Option<&str>, by: &str) -> Result<(), Unreadable> {
+    pub(crate) async fn take_in(
+        &self,
+        text: &str,
+        key: Option<&str>,
+        by: &str,
+    ) -> Result<Accepted, Unreadable> {
         match self.start(None, text, key, by).await? {
-            Ok(_) => Ok(()),
+            Ok(accepted) => Ok(accepted),
             Err(error) => Err(flows::with_versions(self, error).await.into()),
         }
     }

@@ -279,6 +279,11 @@ fn a_delayed_signature_waits_for_its_time_and_a_failed_one_is_tried_again() {
     shop.redis.ask(&["ZADD", "delayed_tasks", "1", "not JSON"]).unwrap();
     assert_eq!(shop.results("task_due"), json!([whole(1)]));
     assert_eq!(shop.redis.ask(&["ZCARD", "delayed_tasks"]).unwrap().trim(), "1", "one waits for its time");
+    // A client that sends a signature again sets its state first.
+    let pending = json!({ "TaskUUID": "task_due", "TaskName": "add", "State": "PENDING", "CreatedAt": "2026-01-01T00:00:00Z" });
+    shop.redis.ask(&["SET", "task_due", &pending.to_string()]).unwrap();
+    shop.send(&due);
+    assert_eq!(shop.results("task_due"), json!([whole(1)]), "it gets the result of the first time");
     shop.send(&signature("task_retried", "panic_task", json!({ "RetryCount": 1 })));
     until_within(PATIENCE, "the client sees that it is tried again", || {
         shop.document("task_retried").filter(|state| state["State"] == "RETRY")
