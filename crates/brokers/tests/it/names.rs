@@ -50,7 +50,7 @@ fn of_redis() {
     queues(
         &*broker,
         &[("no/body: ü", None), ("q", Some("stream")), ("q", Some("list"))],
-        &[("q", Some("quorum"), "a stream or a list"), ("", None, "is empty")],
+        &[("q", Some("quorum"), "a stream, a list or a reliable-list"), ("", None, "is empty")],
     );
     topics(
         &*broker,
