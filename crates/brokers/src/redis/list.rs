@@ -1,9 +1,10 @@
 //! Queues that are lists, for consumers that remove messages at once: a consumer that dies loses them.
 
+use bytes::Bytes;
 use redis::{Value, cmd, pipe};
 
 use super::{MESSAGE_BYTES_MAX, link::Link};
-use crate::{BrokerError, Look, Message};
+use crate::{BrokerError, Delivery, Look, Message, Receipt};
 
 /// The most messages appended with one command, and the approximate number of bytes.
 const BATCH_MESSAGES: usize = 500;
@@ -75,6 +76,19 @@ pub(super) async fn put_back(link: &Link, list: &str, bodies: &[&[u8]]) -> Resul
         command.arg(*body);
     });
     link.run::<u64>(&command, list).await.map(drop)
+}
+
+/// A message of a list. There is only the body, so there is no id that would stay the same after a redelivery. Its
+/// receipt is the number that the consumer has given it.
+pub(super) fn delivery(number: u64, body: Bytes) -> Delivery {
+    let message = Message::new("", "", body);
+    Delivery { message, receipt: Receipt(number.to_string().into()), deliveries: None }
+}
+
+/// The number in a receipt.
+pub(super) fn number(receipt: &Receipt) -> Result<u64, BrokerError> {
+    let invalid = |_| BrokerError::Invalid(format!("{} is not a receipt of this consumer", receipt.0));
+    receipt.0.parse().map_err(invalid)
 }
 
 /// Counts the messages in the list.

@@ -19,10 +19,10 @@ use super::{
     error::explain,
     group::ask,
     link::Link,
-    list::put_back,
+    list::{delivery, number, put_back},
     reader::{Read, Reader},
 };
-use crate::{BrokerError, Consumer, Delivery, Message, Receipt};
+use crate::{BrokerError, Consumer, Delivery, Receipt};
 
 /// The longest wait at the server in one command: its answers show that the connection is alive.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -58,12 +58,8 @@ impl ListConsumer {
 
     fn hand_out(&mut self, max: usize) -> Vec<Delivery> {
         let numbers = self.ready.drain(..self.ready.len().min(max));
-        let deliveries = numbers.filter_map(|number| {
-            let body = self.in_hands.get(&number)?.clone();
-            // There is only the body, so there is no id that would stay the same after a redelivery.
-            let message = Message::new("", "", body);
-            Some(Delivery { message, receipt: Receipt(number.to_string().into()), deliveries: None })
-        });
+        let deliveries =
+            numbers.filter_map(|number| Some(delivery(number, self.in_hands.get(&number)?.clone())));
         deliveries.collect()
     }
 
@@ -80,11 +76,6 @@ impl ListConsumer {
             self.in_hands.remove(&number);
         }
         Ok(())
-    }
-
-    fn number(receipt: &Receipt) -> Result<u64, BrokerError> {
-        let invalid = |_| BrokerError::Invalid(format!("{} is not a receipt of this consumer", receipt.0));
-        receipt.0.parse().map_err(invalid)
     }
 }
 
@@ -157,14 +148,14 @@ impl Consumer for ListConsumer {
 
     async fn acknowledge(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
         for receipt in receipts {
-            self.in_hands.remove(&Self::number(receipt)?);
+            self.in_hands.remove(&number(receipt)?);
         }
         Ok(())
     }
 
     async fn give_back(&mut self, receipts: &[Receipt]) -> Result<(), BrokerError> {
         for receipt in receipts {
-            self.going_back.insert(Self::number(receipt)?);
+            self.going_back.insert(number(receipt)?);
         }
         self.put_back().await
     }

@@ -18,10 +18,11 @@ use tokio::{
 use super::{
     error::explain,
     link::Link,
+    list::{delivery, number},
     reader::{Read, Reader},
     taken::Taken,
 };
-use crate::{BrokerError, Consumer, ConsumerSettings, Delivery, Message, Receipt};
+use crate::{BrokerError, Consumer, ConsumerSettings, Delivery, Receipt};
 
 /// The longest wait at the server in one command: its answers show that the connection is alive.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -72,12 +73,8 @@ impl TakenConsumer {
 
     fn hand_out(&mut self, max: usize) -> Vec<Delivery> {
         let numbers = self.ready.drain(..self.ready.len().min(max));
-        let deliveries = numbers.filter_map(|number| {
-            let body = self.in_hands.get(&number)?.clone();
-            // There is only the body, so there is no id that would stay the same after a redelivery.
-            let message = Message::new("", "", body);
-            Some(Delivery { message, receipt: Receipt(number.to_string().into()), deliveries: None })
-        });
+        let deliveries =
+            numbers.filter_map(|number| Some(delivery(number, self.in_hands.get(&number)?.clone())));
         deliveries.collect()
     }
 
@@ -99,10 +96,11 @@ impl TakenConsumer {
     }
 
     /// Starts again after a lost connection: what the last request took is not known, and goes back.
-    async fn begin_again(&mut self) -> Result<(), BrokerError> {
-        self.taken.leave(&self.link).await?;
+    ///
+    /// While the server is unavailable, the silence of this registration returns it.
+    async fn begin_again(&mut self) {
+        let _ = self.taken.leave(&self.link).await;
         self.hear(false);
-        Ok(())
     }
 }
 
@@ -111,10 +109,6 @@ fn registration(list: &str, name: &str, silent_after: Duration) -> Taken {
 }
 
 fn numbers(receipts: &[Receipt]) -> Result<BTreeSet<u64>, BrokerError> {
-    let number = |receipt: &Receipt| {
-        let invalid = |_| BrokerError::Invalid(format!("{} is not a receipt of this consumer", receipt.0));
-        receipt.0.parse().map_err(invalid)
-    };
     receipts.iter().map(number).collect()
 }
 
@@ -194,11 +188,7 @@ impl Consumer for TakenConsumer {
                     }
                 }
                 Err(error) => {
-                    // The server may have moved messages that did not arrive. While it is unavailable, the silence
-                    // of this registration returns them.
-                    if self.begin_again().await.is_err() {
-                        self.hear(false);
-                    }
+                    self.begin_again().await;
                     return Err(error);
                 }
             }

@@ -267,7 +267,10 @@ async fn a_key_that_is_something_else_is_told() {
     let mut queue = stream("something-else");
     queue.kind = Some("topic".to_owned());
     let error = broker.declare(&queue).await.unwrap_err();
-    assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("a stream, a list or a reliable-list")), "{error}");
+    assert!(
+        matches!(&error, BrokerError::Invalid(why) if why.contains("a stream, a list or a reliable-list")),
+        "{error}"
+    );
 }
 
 /// A server whose memory is full confirms nothing, and takes messages again once there is room.

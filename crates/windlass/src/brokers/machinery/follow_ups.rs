@@ -69,7 +69,7 @@ impl Subscriber for Machinery {
             })
             .collect();
         let followed = join_all(ends.iter().map(|(_, ended)| self.follow(ended))).await;
-        let mut chords: BTreeMap<&str, (usize, &Ended)> = BTreeMap::new();
+        let mut chords: BTreeMap<&str, &Ended> = BTreeMap::new();
         for ((place, ended), followed) in ends.iter().zip(followed) {
             if let Err(error) = followed {
                 outcomes[*place] = Err(error);
@@ -84,7 +84,7 @@ impl Subscriber for Machinery {
                 // A failed task says more than the others.
                 let is_failed = ended.state.state == StateName::Failure;
                 if is_failed || !chords.contains_key(group.as_str()) {
-                    chords.insert(group, (*place, ended));
+                    chords.insert(group, ended);
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Subscriber for Machinery {
             fail(&mut outcomes, &error);
             return outcomes;
         }
-        for (group, (_, ended)) in chords {
+        for (group, ended) in chords {
             if let Err(error) = self.advance_chord(group, ended).await {
                 // The others of this group may be confirmed: one event is enough to look at it again.
                 let of_group = |(place, other): &(usize, Ended)| {
