@@ -1,6 +1,6 @@
 //! Makes a broker, or a result backend, from its URL.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{Broker, BrokerError, ResultBackend, SignatureBroker};
 
@@ -44,40 +44,54 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     }
 }
 
-/// Makes a client of a result backend by its URL, without connecting.
+/// Makes a client of a result backend by its URL, without connecting. Documents of RabbitMQ are kept for `keep`, which must
+/// be what clients have: it belongs to the queues that both of them declare.
 ///
 /// # Errors
 /// When the URL is invalid, or the product is not supported or not in this build.
-pub fn result_backend(url: &str) -> Result<Arc<dyn ResultBackend>, BrokerError> {
-    #[cfg(feature = "redis")]
-    if is_redis(url) {
-        return Ok(Arc::new(crate::RedisMachinery::open(url)?));
+pub fn result_backend(url: &str, keep: Duration) -> Result<Arc<dyn ResultBackend>, BrokerError> {
+    match product_of_machinery(url, "result backend")? {
+        #[cfg(feature = "redis")]
+        "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
+        #[cfg(feature = "rabbitmq")]
+        "rabbitmq" => Ok(Arc::new(crate::RabbitMqResults::open(url, keep)?)),
+        feature => {
+            let _of_other_features = keep;
+            Err(not_in_this_build(feature))
+        }
     }
-    Err(unsupported(url, "result backend"))
 }
 
-/// Makes a client of a broker with signatures by its URL, without connecting.
+/// Makes a client of a broker with signatures by its URL, without connecting. `exchange` is where clients of RabbitMQ send.
 ///
 /// # Errors
-/// When the URL is invalid, or the product is not supported or not in this build.
-pub fn signature_broker(url: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
-    #[cfg(feature = "redis")]
-    if is_redis(url) {
-        return Ok(Arc::new(crate::RedisMachinery::open(url)?));
+/// When the URL or the exchange is invalid, or the product is not supported or not in this build.
+pub fn signature_broker(url: &str, exchange: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
+    match product_of_machinery(url, "broker")? {
+        #[cfg(feature = "redis")]
+        "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
+        #[cfg(feature = "rabbitmq")]
+        "rabbitmq" => Ok(Arc::new(crate::RabbitMqSignatures::open(url, exchange)?)),
+        feature => {
+            let _of_other_features = exchange;
+            Err(not_in_this_build(feature))
+        }
     }
-    Err(unsupported(url, "broker"))
 }
 
-fn is_redis(url: &str) -> bool {
-    ["redis://", "rediss://"].iter().any(|scheme| url.starts_with(scheme))
-}
-
-fn unsupported(url: &str, what: &str) -> BrokerError {
-    BrokerError::Invalid(if is_redis(url) {
-        "this build has no support for Redis: build it with the feature `redis`".to_owned()
-    } else {
-        format!("the {what} of machinery must be Redis: begin the URL with redis:// or rediss://")
+/// The feature of a product that the library machinery and Windlass share.
+fn product_of_machinery(url: &str, what: &str) -> Result<&'static str, BrokerError> {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    let product = PRODUCTS[..2].iter().find(|(_, schemes, _)| schemes.contains(&scheme));
+    product.map(|(.., feature)| *feature).ok_or_else(|| {
+        BrokerError::Invalid(format!(
+            "the {what} of machinery must be Redis or RabbitMQ: begin the URL with redis://, rediss://, amqp:// or amqps://"
+        ))
     })
+}
+
+fn not_in_this_build(feature: &str) -> BrokerError {
+    BrokerError::Invalid(format!("this build has no support for it: build it with `--features {feature}`"))
 }
 
 #[cfg(test)]

@@ -52,9 +52,11 @@ pub use machinery::{ResultBackend, ResultDocument, SignatureBroker};
 pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
 #[cfg(feature = "mqtt")]
 pub use mqtt::{Mqtt, MqttSettings, MqttVersion};
-pub use port::{Broker, Consumer, ConsumerSettings};
+pub use port::{Binding, Broker, Consumer, ConsumerSettings};
 pub use progress::{Positions, Progress};
 #[cfg(feature = "rabbitmq")]
 pub use rabbitmq::RabbitMq;
+#[cfg(feature = "rabbitmq")]
+pub(crate) use rabbitmq::{Results as RabbitMqResults, Signatures as RabbitMqSignatures};
 #[cfg(feature = "sqs")]
 pub use sqs::Sqs;

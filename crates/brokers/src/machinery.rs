@@ -1,6 +1,7 @@
 //! What the Go library machinery keeps on a server: states of tasks, groups, and signatures that wait for their time.
 //!
-//! Documents are passed on as they are; what is in them is not known here.
+//! Documents are passed on as they are; what is in them is not known here. Clients of the library have the same names and
+//! times configured, which are given when these are made.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ pub trait ResultBackend: Send + Sync {
     /// Its name for log messages: its URL without user and password.
     fn name(&self) -> &str;
 
-    /// Reads documents. Returns one for each id, in their order; `None` where there is none.
+    /// Reads documents. Returns one for each id, in their order; `None` where there is none, or where the product cannot
+    /// say which of several is the last one.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -26,7 +28,7 @@ pub trait ResultBackend: Send + Sync {
     /// When it is not known whether all were written.
     async fn write(&self, documents: &[ResultDocument]) -> Result<(), BrokerError>;
 
-    /// Sets how long documents are kept from now on; `None` = until the next call.
+    /// Sets how long documents are kept from now on, where the product can; `None` = until the next call.
     ///
     /// # Errors
     /// When it is not known whether this took effect.
@@ -47,6 +49,12 @@ pub struct ResultDocument {
 /// A broker with signatures.
 #[async_trait]
 pub trait SignatureBroker: Send + Sync {
+    /// The kind of the queues that hold signatures.
+    fn queue_kind(&self) -> &'static str;
+
+    /// Whether queues get signatures through an exchange.
+    fn has_exchange(&self) -> bool;
+
     /// Sends a signature to a queue: at once, or at this time, in nanoseconds since 1970.
     ///
     /// # Errors
@@ -54,7 +62,7 @@ pub trait SignatureBroker: Send + Sync {
     async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError>;
 
     /// Moves signatures whose time has come to their queues, or to `default_queue` where they name none. Returns their
-    /// number, which is limited for each call.
+    /// number, which is limited for each call, and 0 where the broker does this by itself.
     ///
     /// # Errors
     /// When the server does not answer.

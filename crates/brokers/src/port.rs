@@ -95,6 +95,17 @@ pub struct ConsumerSettings {
     /// A consumer that neither settles nor [keeps](Consumer::keep) a message for this long counts as dead, on
     /// brokers that do not notice it by the connection: another consumer gets the message.
     pub silent_after: Duration,
+    /// The queue also gets these messages, on brokers with exchanges.
+    pub binding: Option<Binding>,
+}
+
+/// The messages of an exchange that a queue gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// The exchange. It is created unless it exists, with the kind `direct`.
+    pub exchange: String,
+    /// The binding key.
+    pub key: String,
 }
 
 /// One consumer of a queue. Dropping it gives back its messages in flight, at once or after

@@ -1,4 +1,5 @@
-// Clients and workers of the Go library machinery, versions 1 and 2, for tests: `machinery COMMAND REDIS_URL ARGUMENTS`.
+// Clients and workers of the Go library machinery, versions 1 and 2, for tests: `machinery COMMAND URL ARGUMENTS`. The URL is
+// that of Redis or RabbitMQ, for the broker and the result backend.
 //
 //	send1, send2        sends the tasks of the library's example and prints their results, one per line
 //	many N              sends N tasks with the library's first version, and prints how many results are right
@@ -23,7 +24,7 @@ const patience = 60 * time.Second
 
 func main() {
 	if len(os.Args) < 3 {
-		fail(errors.New("expected a command and the URL of Redis"))
+		fail(errors.New("expected a command and a URL"))
 	}
 	server := newServer(os.Args[2])
 	switch os.Args[1] {
@@ -48,6 +49,7 @@ func newServer(url string) *v1.Server {
 		ResultsExpireIn: 3600,
 		Broker:          url,
 		ResultBackend:   url,
+		AMQP:            &config.AMQPConfig{Exchange: "machinery_exchange", ExchangeType: "direct", BindingKey: "machinery_task", PrefetchCount: 3},
 		Redis:           &config.RedisConfig{MaxIdle: 3, IdleTimeout: 240, ReadTimeout: 15, WriteTimeout: 15, ConnectTimeout: 15, NormalTasksPollPeriod: 100, DelayedTasksPollPeriod: 100},
 	})
 	must(err)

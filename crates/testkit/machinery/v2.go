@@ -6,7 +6,9 @@ import (
 	"time"
 
 	v2 "github.com/RichardKnop/machinery/v2"
+	backendamqp "github.com/RichardKnop/machinery/v2/backends/amqp"
 	backend "github.com/RichardKnop/machinery/v2/backends/redis"
+	brokeramqp "github.com/RichardKnop/machinery/v2/brokers/amqp"
 	broker "github.com/RichardKnop/machinery/v2/brokers/redis"
 	"github.com/RichardKnop/machinery/v2/config"
 	lock "github.com/RichardKnop/machinery/v2/locks/eager"
@@ -15,14 +17,15 @@ import (
 
 // sendExample2 sends a chain and a group with a callback, with the library's second version.
 func sendExample2(url string) {
-	// Without the number of the database.
-	address, _, _ := strings.Cut(strings.TrimPrefix(url, "redis://"), "/")
 	settings := &config.Config{
 		DefaultQueue:    "machinery_tasks",
 		ResultsExpireIn: 3600,
+		Broker:          url,
+		ResultBackend:   url,
+		AMQP:            &config.AMQPConfig{Exchange: "machinery_exchange", ExchangeType: "direct", BindingKey: "machinery_task", PrefetchCount: 3},
 		Redis:           &config.RedisConfig{MaxIdle: 3, IdleTimeout: 240, ReadTimeout: 15, WriteTimeout: 15, ConnectTimeout: 15, NormalTasksPollPeriod: 100, DelayedTasksPollPeriod: 100},
 	}
-	server := v2.NewServer(settings, broker.NewGR(settings, []string{address}, 0), backend.NewGR(settings, []string{address}, 0), lock.New())
+	server := newServer2(settings)
 	task := func(name string, values ...int64) *tasks.Signature {
 		signature := &tasks.Signature{Name: name}
 		for _, value := range values {
@@ -47,4 +50,13 @@ func sendExample2(url string) {
 	values, err = ofChord.GetWithTimeout(patience, 5*time.Millisecond)
 	must(err)
 	fmt.Println("chord", tasks.HumanReadableResults(values))
+}
+
+func newServer2(settings *config.Config) *v2.Server {
+	if strings.HasPrefix(settings.Broker, "amqp") {
+		return v2.NewServer(settings, brokeramqp.New(settings), backendamqp.New(settings), lock.New())
+	}
+	// Without the number of the database.
+	address, _, _ := strings.Cut(strings.TrimPrefix(settings.Broker, "redis://"), "/")
+	return v2.NewServer(settings, broker.NewGR(settings, []string{address}, 0), backend.NewGR(settings, []string{address}, 0), lock.New())
 }

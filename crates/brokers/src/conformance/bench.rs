@@ -49,6 +49,7 @@ impl<'s> Bench<'s> {
     }
 
     pub(super) fn settings(&self, in_hands_max: usize) -> ConsumerSettings {
+        binding: None,
         ConsumerSettings {
             group: self.group().to_owned(),
             name: "conformance".to_owned(),

@@ -53,6 +53,9 @@ impl QueueConsumer {
                 }
                 self.not_before = None;
                 queues::declare(&self.link, &self.queue).await?;
+                if let Some(binding) = &self.settings.binding {
+                    queues::bind(&self.link, &self.queue, binding).await?;
+                }
                 self.opened += 1;
                 Opening::begin(self.opened, &self.link, &self.queue, &self.settings).await?
             }

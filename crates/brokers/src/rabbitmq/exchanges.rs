@@ -34,6 +34,8 @@ pub(super) enum Way {
     Topic,
     /// To all bound queues.
     Fanout,
+    /// To queues that are bound with the subject.
+    Direct,
 }
 
 impl Exchange {
@@ -68,6 +70,7 @@ impl Exchange {
         let kind = match self.way {
             Way::Topic => ExchangeKind::Topic,
             Way::Fanout => ExchangeKind::Fanout,
+            Way::Direct => ExchangeKind::Direct,
         };
         let name = self.short_name()?;
         let (_line, channel) = link.channel().await?;

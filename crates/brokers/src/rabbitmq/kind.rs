@@ -11,6 +11,9 @@ const PRIORITIES: u8 = 10;
 /// The longest name of a queue in the protocol, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
+/// The kind of a queue without arguments.
+pub(super) const PLAIN: &str = "plain";
+
 /// The argument of a queue of which one consumer at a time gets messages.
 const SINGLE_ACTIVE: &str = "x-single-active-consumer";
 
@@ -24,6 +27,9 @@ pub(super) enum Kind {
     SingleActive,
     /// Stored on one server. Has priorities.
     Classic,
+    /// Declared without arguments, as most clients declare theirs: of the type that the server has as its default. Where
+    /// another client has declared it, it is as that client wanted it.
+    Plain,
 }
 
 impl Kind {
@@ -32,8 +38,9 @@ impl Kind {
             None | Some("quorum") => Ok(Self::Quorum),
             Some("single-active") => Ok(Self::SingleActive),
             Some("classic") => Ok(Self::Classic),
+            Some(PLAIN) => Ok(Self::Plain),
             Some(kind) => Err(BrokerError::Invalid(format!(
-                "RabbitMQ does not have the kind {kind:?} of the queue {queue}: use quorum, single-active or classic"
+                "RabbitMQ does not have the kind {kind:?} of the queue {queue}: use quorum, single-active, classic or plain"
             ))),
         }
     }
@@ -43,7 +50,7 @@ impl Kind {
     pub(super) fn accepts_difference(self, why: &str) -> bool {
         let is_about = |argument: &str| why.contains(&format!("inequivalent arg '{argument}"));
         is_about("x-")
-            && !is_about("x-queue-type")
+            && (self == Self::Plain || !is_about("x-queue-type"))
             && !(self == Self::SingleActive && is_about(SINGLE_ACTIVE))
     }
 
@@ -53,6 +60,7 @@ impl Kind {
         let kind = match self {
             Self::Quorum | Self::SingleActive => "quorum",
             Self::Classic => "classic",
+            Self::Plain => return arguments,
         };
         arguments.insert("x-queue-type".into(), AMQPValue::LongString(kind.into()));
         if self == Self::SingleActive {
@@ -119,6 +127,8 @@ mod tests {
         assert_eq!((name(&queue).unwrap().as_str().len(), Kind::of(&queue)), (255, Ok(Kind::Quorum)));
         queue.kind = Some("single-active".to_owned());
         assert_eq!(Kind::of(&queue), Ok(Kind::SingleActive));
+        queue.kind = Some("plain".to_owned());
+        assert_eq!(Kind::of(&queue).unwrap().arguments(), FieldTable::default());
         queue.kind = Some("stream".to_owned());
         assert!(matches!(Kind::of(&queue), Err(BrokerError::Invalid(_))));
     }

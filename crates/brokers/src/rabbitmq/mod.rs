@@ -27,7 +27,12 @@ mod outlet;
 mod properties;
 mod publish;
 mod queues;
+mod results;
+mod signatures;
 mod target;
+
+pub(crate) use results::Results;
+pub(crate) use signatures::Signatures;
 
 use std::sync::Arc;
 
@@ -46,8 +51,8 @@ use crate::{
 
 /// A RabbitMQ server, or a cluster behind one address.
 ///
-/// Kinds of queues: `quorum`, the default, `single-active`, which is one with a single active consumer, and `classic`,
-/// which has priorities. A topic is an exchange of the
+/// Kinds of queues: `quorum`, the default, `single-active`, which is one with a single active consumer, `classic`, which
+/// has priorities, and `plain`, which is declared without arguments. A topic is an exchange of the
 /// kind `topic`, the default, or `fanout`; or one queue of either kind.
 pub struct RabbitMq {
     address: Arc<Address>,

@@ -47,13 +47,13 @@ impl Publisher {
     }
 
     pub(super) async fn publish(&self, target: &Target, letters: &[Letter<'_>]) -> Vec<Outcome> {
-        let mut outcomes: Vec<Outcome> = letters.iter().map(check).collect();
-        let good = indices(&outcomes, Result::is_ok);
         if let Err(error) = self.ensure(target).await {
+            let mut outcomes: Vec<Outcome> = letters.iter().map(check).collect();
+            let good = indices(&outcomes, Result::is_ok);
             set(&mut outcomes, &good, &error);
             return outcomes;
         }
-        self.send(target, letters, &good, &mut outcomes).await;
+        let mut outcomes = self.publish_to_existing(target, letters).await;
 
         let missing = indices(&outcomes, |outcome| matches!(outcome, Err(BrokerError::NoQueue(_))));
         if !missing.is_empty() {
@@ -65,7 +65,14 @@ impl Publisher {
                 Err(error) => set(&mut outcomes, &missing, &error),
             }
         }
+        outcomes
+    }
 
+    /// Sends messages without creating anything: one without a queue has the outcome [`BrokerError::NoQueue`].
+    pub(super) async fn publish_to_existing(&self, target: &Target, letters: &[Letter<'_>]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> = letters.iter().map(check).collect();
+        let good = indices(&outcomes, Result::is_ok);
+        self.send(target, letters, &good, &mut outcomes).await;
         let large = indices(&outcomes, |outcome| matches!(outcome, Err(BrokerError::TooLarge { .. })));
         let large: Vec<usize> = large.into_iter().filter(|at| good.binary_search(at).is_ok()).collect();
         if large.len() > 1 {

@@ -2,11 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lapin::{Channel, options::QueueDeclareOptions};
+use lapin::{
+    Channel,
+    options::{QueueBindOptions, QueueDeclareOptions},
+    types::{FieldTable, ShortString},
+};
 
 use crate::{
-    BrokerError, Look, Queue,
+    Binding, BrokerError, Look, Queue,
     rabbitmq::{
+        exchanges::{Exchange, Way},
         kind::{self, Kind},
         link::{Link, answer},
     },
@@ -31,6 +36,22 @@ pub(super) async fn declare(link: &Arc<Link>, queue: &Queue) -> Result<(), Broke
     }
 }
 
+/// Binds a queue to an exchange, which is created unless it exists. An existing one may have any kind.
+pub(super) async fn bind(link: &Arc<Link>, queue: &Queue, binding: &Binding) -> Result<(), BrokerError> {
+    let Binding { exchange, key } = binding;
+    let exchange = Exchange { name: exchange.clone(), way: Way::Direct };
+    match exchange.declare(link).await {
+        Ok(()) | Err(BrokerError::Invalid(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let key = ShortString::try_new(key.as_str())
+        .map_err(|_| BrokerError::Invalid(format!("the binding key {key:?} has more than 255 bytes")))?;
+    let (_line, channel) = link.channel().await?;
+    let (name, exchange) = (kind::name(queue)?, exchange.short_name()?);
+    let bound = channel.queue_bind(name, exchange, key, QueueBindOptions::default(), FieldTable::default());
+    answer(Some(&queue.name), bound).await
+}
+
 /// Reads the state of a queue.
 pub(super) async fn look(link: &Arc<Link>, queue: &Queue) -> Result<Look, BrokerError> {
     let (_line, channel) = link.channel().await?;
@@ -45,6 +66,6 @@ pub(super) async fn look(link: &Arc<Link>, queue: &Queue) -> Result<Look, Broker
 
 async fn passive(channel: &Channel, queue: &Queue) -> Result<lapin::Queue, BrokerError> {
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
-    let declared = channel.queue_declare(kind::name(queue)?, options, lapin::types::FieldTable::default());
+    let declared = channel.queue_declare(kind::name(queue)?, options, FieldTable::default());
     answer(Some(&queue.name), declared).await
 }

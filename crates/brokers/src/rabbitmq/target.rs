@@ -19,6 +19,8 @@ use crate::{
 pub(super) enum Target {
     /// A queue, through the default exchange, which routes by queue names.
     Queue(Queue),
+    /// Each message to the queue that its subject names, through the default exchange.
+    Queues,
     /// An exchange, with the queues bound to it.
     Exchange(Exchange),
 }
@@ -37,8 +39,21 @@ impl<'m> Letter<'m> {
         Self { message, subject: "" }
     }
 
+    /// A message with this subject, or to the queue of this name.
+    pub(super) fn to(subject: &'m str, message: &'m Message) -> Self {
+        Self { message, subject }
+    }
+
     pub(super) fn about(announcement: &'m Announcement) -> Self {
         Self { message: &announcement.message, subject: &announcement.subject }
+    }
+
+    fn short_subject(self) -> Result<ShortString, BrokerError> {
+        let too_long = |_| {
+            let bytes = self.subject.len();
+            BrokerError::Invalid(format!("the subject of a message has {bytes} bytes: 255 are allowed"))
+        };
+        ShortString::try_new(self.subject).map_err(too_long)
     }
 }
 
@@ -61,6 +76,7 @@ impl Target {
     pub(super) fn check(&self) -> Result<(), BrokerError> {
         match self {
             Self::Queue(queue) => kind::check(queue),
+            Self::Queues => Ok(()),
             Self::Exchange(exchange) => exchange.short_name().map(drop),
         }
     }
@@ -68,6 +84,7 @@ impl Target {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Queue(queue) => &queue.name,
+            Self::Queues => "",
             Self::Exchange(exchange) => &exchange.name,
         }
     }
@@ -76,6 +93,7 @@ impl Target {
     pub(super) async fn declare(&self, link: &Arc<Link>) -> Result<(), BrokerError> {
         match self {
             Self::Queue(queue) => queues::declare(link, queue).await,
+            Self::Queues => Ok(()),
             Self::Exchange(exchange) => exchange.declare(link).await,
         }
     }
@@ -84,21 +102,17 @@ impl Target {
     pub(super) fn way(&self, letter: Letter<'_>) -> Result<(ShortString, ShortString), BrokerError> {
         match self {
             Self::Queue(queue) => Ok((ShortString::default(), kind::name(queue)?)),
-            Self::Exchange(exchange) => {
-                let subject = ShortString::try_new(letter.subject).map_err(|_| {
-                    BrokerError::Invalid(format!(
-                        "the subject of a message has {} bytes: 255 are allowed",
-                        letter.subject.len()
-                    ))
-                })?;
-                Ok((exchange.short_name()?, subject))
-            }
+            Self::Queues => Ok((ShortString::default(), letter.short_subject()?)),
+            Self::Exchange(exchange) => Ok((exchange.short_name()?, letter.short_subject()?)),
         }
     }
 
     /// Whether a message without a queue is lost.
     pub(super) fn wants_a_queue(&self) -> bool {
-        matches!(self, Self::Queue(_))
+        match self {
+            Self::Queue(_) | Self::Queues => true,
+            Self::Exchange(exchange) => exchange.way == Way::Direct,
+        }
     }
 }
 

@@ -99,6 +99,15 @@ impl ResultBackend for Machinery {
 
 #[async_trait]
 impl SignatureBroker for Machinery {
+    /// With this kind no signature is lost with its reader.
+    fn queue_kind(&self) -> &'static str {
+        "reliable-list"
+    }
+
+    fn has_exchange(&self) -> bool {
+        false
+    }
+
     async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError> {
         let command = match at {
             Some(at) => cmd("ZADD").arg(DELAYED).arg(at).arg(signature).to_owned(),

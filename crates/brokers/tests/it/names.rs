@@ -74,7 +74,7 @@ fn of_rabbitmq() {
         &[
             shared[0],
             shared[1],
-            ("q", Some("stream"), "single-active or classic"),
+            ("q", Some("stream"), "single-active, classic or plain"),
             ("amq.q", None, "the server"),
         ],
     );

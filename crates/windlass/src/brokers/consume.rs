@@ -14,7 +14,9 @@ use std::{future::Future, mem, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::time::{self, Instant};
-use windlass_brokers::{Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt, bury};
+use windlass_brokers::{
+    Binding, Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt, bury,
+};
 use windlass_core::{AlarmCommand, AlarmId, AlarmKind, TaskId};
 use windlass_engine::{
     Engine,
@@ -54,6 +56,8 @@ pub(super) struct Consumption<H> {
     pub(super) clock: Arc<dyn Clock + Send + Sync>,
     pub(super) broker: Arc<dyn Broker>,
     pub(super) queue: Queue,
+    /// What the queue gets of an exchange.
+    pub(super) binding: Option<Binding>,
     /// Consumer group: all servers share the messages under this name.
     pub(super) group: &'static str,
     /// The most messages read at once.
@@ -119,6 +123,7 @@ impl<H: Handle> Consumption<H> {
             name: self.engine.server_id().map_or_else(String::new, |id| id.to_string()),
             in_hands_max: portion.in_hands_max(),
             silent_after: SILENT_AFTER,
+            binding: self.binding.clone(),
         };
         let mut consumer = self.broker.consume(&self.queue, &settings).await?;
         let mut later: Vec<Delivery> = Vec::new();

@@ -146,6 +146,7 @@ fn consumption(
         clock: app.clock.clone(),
         broker: broker.clone(),
         queue: settings.queue.clone(),
+        binding: None,
         group: GROUP,
         round_max: match order {
             Order::AsDelivered => ROUND_IN_ORDER_MAX,

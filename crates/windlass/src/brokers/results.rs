@@ -54,6 +54,7 @@ pub(super) async fn run(
         clock: clock.clone(),
         broker,
         queue,
+        binding: None,
         group: RESULTS_GROUP,
         round_max: ROUND_MAX,
         what: "results of modules",

@@ -265,12 +265,13 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
 
 /// The kind of the queues of workers that use the library machinery.
 fn machinery_kind(broker: &str, kind: Option<String>) -> anyhow::Result<String> {
-    signature_broker(broker).map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
-    let kind = kind.unwrap_or_else(|| machinery::KIND.to_owned());
+    let signatures = signature_broker(broker, machinery::EXCHANGE_DEFAULT)
+        .map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
+    let needed = signatures.queue_kind();
+    let kind = kind.unwrap_or_else(|| needed.to_owned());
     ensure!(
-        kind == machinery::KIND,
-        "`kind` is {kind:?}: with `message = \"machinery\"` it is a {}, so leave it out",
-        machinery::KIND
+        kind == needed,
+        "`kind` is {kind:?}: with `message = \"machinery\"` it is {needed}, so leave it out"
     );
     Ok(kind)
 }

@@ -84,6 +84,7 @@ fn topics_conform_when_disturbed() {
 }
 
 fn settings(silent_after: Duration) -> ConsumerSettings {
+    binding: None,
     ConsumerSettings {
         group: "windlass".to_owned(),
         name: "test".to_owned(),

@@ -114,6 +114,7 @@ fn conform_disturbed(kind: &'static str) {
 }
 
 fn settings(in_hands_max: usize) -> ConsumerSettings {
+    binding: None,
     ConsumerSettings {
         group: "workers".to_owned(),
         name: "test".to_owned(),

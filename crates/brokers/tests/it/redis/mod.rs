@@ -32,6 +32,7 @@ fn messages(numbers: Range<u32>) -> Vec<Message> {
 }
 
 fn settings() -> ConsumerSettings {
+    binding: None,
     ConsumerSettings {
         group: "workers".to_owned(),
         name: "tests".to_owned(),

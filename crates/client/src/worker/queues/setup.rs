@@ -116,6 +116,7 @@ impl Setup {
             }
         };
         let consumer_settings = ConsumerSettings {
+            binding: None,
             group: GROUP.to_owned(),
             name: settings.info.name.clone(),
             in_hands_max: settings.concurrency,

@@ -71,6 +71,7 @@ impl Bench {
     /// The next so many messages of a queue, of which each is settled.
     async fn read(&self, queue: &Queue, count: usize) -> Vec<Message> {
         let settings = ConsumerSettings {
+            binding: None,
             group: "test".to_owned(),
             name: "test".to_owned(),
             in_hands_max: 1000,

@@ -159,12 +159,15 @@ impl Machinery {
     /// From now on the documents of a chord are kept as long as others.
     async fn close(&self, uuid: &str, group: Option<Group>, tasks: Vec<String>) -> Result<(), BrokerError> {
         let keep = Some(self.settings.keep());
-        if let Some(group) = group {
-            let group = Group { chord_triggered: true, ..group };
-            let text =
-                serde_json::to_string(&group).map_err(|error| BrokerError::Failed(error.to_string()))?;
-            self.backend.write(&[ResultDocument { id: uuid.to_owned(), text, keep }]).await?;
-        }
+        let group = group.unwrap_or_else(|| Group {
+            group_uuid: uuid.to_owned(),
+            task_uuids: tasks.clone(),
+            chord_triggered: false,
+            other: BTreeMap::new(),
+        });
+        let group = Group { chord_triggered: true, ..group };
+        let text = serde_json::to_string(&group).map_err(|error| BrokerError::Failed(error.to_string()))?;
+        self.backend.write(&[ResultDocument { id: uuid.to_owned(), text, keep }]).await?;
         self.backend.keep_for(&tasks, keep).await
     }
 }

@@ -32,6 +32,7 @@ pub(super) async fn run(machinery: Arc<Machinery>, broker: Arc<dyn Broker>, queu
         engine: machinery.app.engine.clone(),
         clock: machinery.app.clock.clone(),
         broker,
+        binding: machinery.settings.binding(&queue),
         queue,
         group: "windlass-machinery",
         round_max: ROUND_MAX,

@@ -46,6 +46,8 @@ fn settings() -> MachinerySettings {
         broker: "redis://127.0.0.1".to_owned(),
         backend: None,
         queues: Vec::new(),
+        exchange: None,
+        binding_key: None,
         module: None,
         timeout: None,
         results_expire_in: None,

@@ -39,7 +39,7 @@ use windlass_engine::services::Subscriber;
 
 use crate::{http::App, loops::Loops};
 
-pub(super) use settings::{KIND, PLACE, RESULTS_DEFAULT};
+pub(super) use settings::{EXCHANGE_DEFAULT, PLACE, RESULTS_DEFAULT};
 pub(crate) use settings::{MachinerySection, MachinerySettings};
 
 /// What everything here uses.
@@ -56,8 +56,8 @@ impl Machinery {
     /// # Errors
     /// When a URL is invalid.
     pub(super) fn new(app: Arc<App>, settings: MachinerySettings) -> anyhow::Result<Self> {
-        let backend = result_backend(settings.backend.as_str())?;
-        let sender = signature_broker(settings.broker.as_str())?;
+        let backend = result_backend(settings.backend.as_str(), settings.keep())?;
+        let sender = signature_broker(settings.broker.as_str(), settings.exchange())?;
         Ok(Self { app, backend, sender, settings })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use windlass_api::Span;
-use windlass_brokers::{Queue, result_backend, signature_broker};
+use windlass_brokers::{Binding, Queue, result_backend, signature_broker};
 use windlass_core::{Name, reserved_module};
 
 use crate::brokers::url::BrokerUrl;
@@ -16,6 +16,12 @@ pub(in crate::brokers) const PLACE: &str = "in the section [machinery]";
 /// The default queue of the library.
 const QUEUE_DEFAULT: &str = "machinery_tasks";
 
+/// The default exchange of the library.
+pub(in crate::brokers) const EXCHANGE_DEFAULT: &str = "machinery_exchange";
+
+/// The default binding key of the library.
+const BINDING_KEY_DEFAULT: &str = "machinery_task";
+
 /// The default of `module`.
 const MODULE_DEFAULT: &str = "machinery";
 
@@ -24,9 +30,6 @@ const RESULTS_EXPIRE_IN_DEFAULT: Span = Span::from_ms(3_600_000);
 
 /// The default of `timeout`: the library has no timeouts.
 const TIMEOUT_DEFAULT: Span = Span::from_ms(3_600_000);
-
-/// The kind of queue that loses no signature with its reader.
-pub(in crate::brokers) const KIND: &str = "reliable-list";
 
 /// The default queue of results of workers that use the library.
 pub(in crate::brokers) const RESULTS_DEFAULT: &str = "windlass-machinery-results";
@@ -43,6 +46,12 @@ pub(crate) struct MachinerySection {
     /// The queues, the default queue first. Default: `machinery_tasks`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) queues: Vec<String>,
+    /// The exchange to which clients of RabbitMQ send. Default: `machinery_exchange`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exchange: Option<String>,
+    /// The routing key of signatures that name none, with RabbitMQ. Default: `machinery_task`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) binding_key: Option<String>,
     /// The module whose workers run the tasks. Default: `machinery`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) module: Option<String>,
@@ -73,6 +82,10 @@ pub(crate) struct MachinerySettings {
     pub(crate) broker: BrokerUrl,
     pub(super) backend: BrokerUrl,
     queues: Vec<String>,
+    /// The kind of the queues.
+    kind: &'static str,
+    /// What the default queue gets of the exchange, where the broker has exchanges.
+    binding: Option<Binding>,
     pub(super) module: Name,
     pub(super) timeout: Span,
     results_expire_in: Span,
@@ -85,7 +98,17 @@ impl MachinerySettings {
     /// # Errors
     /// When a value is invalid.
     pub(crate) fn read(section: MachinerySection) -> anyhow::Result<Self> {
-        let MachinerySection { broker, backend, queues, module, timeout, results_expire_in, mode } = section;
+        let MachinerySection {
+            broker,
+            backend,
+            queues,
+            exchange,
+            binding_key,
+            module,
+            timeout,
+            results_expire_in,
+            mode,
+        } = section;
         let module = module.unwrap_or_else(|| MODULE_DEFAULT.to_owned());
         let name = Name::new(&module).map_err(|error| anyhow::anyhow!("`module`: {error}"))?;
         ensure!(!module.contains('.'), "`module` is {module:?}: a module has no dot in its name");
@@ -93,19 +116,33 @@ impl MachinerySettings {
             reserved_module(&module).is_none(),
             "`module`: `{module}` is reserved: no worker serves it, so give it another name"
         );
-        signature_broker(&broker).map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
-        let backend = backend.unwrap_or_else(|| broker.clone());
-        result_backend(&backend).map_err(|error| anyhow::anyhow!("`backend`: {error}"))?;
+        let binding = Binding {
+            exchange: exchange.clone().unwrap_or_else(|| EXCHANGE_DEFAULT.to_owned()),
+            key: binding_key.clone().unwrap_or_else(|| BINDING_KEY_DEFAULT.to_owned()),
+        };
+        let signatures = signature_broker(&broker, &binding.exchange)
+            .map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
+        for (name, given) in [("exchange", exchange), ("binding_key", binding_key)] {
+            ensure!(
+                signatures.has_exchange() || given.is_none(),
+                "`{name}` is for RabbitMQ: other brokers have no exchanges, so remove it"
+            );
+        }
         let queues = if queues.is_empty() { vec![QUEUE_DEFAULT.to_owned()] } else { queues };
         ensure!(queues.iter().all(|queue| !queue.is_empty()), "`queues` has an empty name: give it one");
         let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
         ensure!(timeout.ms > 0, "`timeout` is 0: no task could end in time");
         let results_expire_in = results_expire_in.unwrap_or(RESULTS_EXPIRE_IN_DEFAULT);
         ensure!(results_expire_in.ms >= 1_000, "`results_expire_in` is {results_expire_in}: use at least 1s");
+        let backend = backend.unwrap_or_else(|| broker.clone());
+        result_backend(&backend, Duration::from_millis(results_expire_in.ms))
+            .map_err(|error| anyhow::anyhow!("`backend`: {error}"))?;
         Ok(Self {
             broker: BrokerUrl::new(broker),
             backend: BrokerUrl::new(backend),
             queues,
+            kind: signatures.queue_kind(),
+            binding: signatures.has_exchange().then_some(binding),
             module: name,
             timeout,
             results_expire_in,
@@ -119,6 +156,8 @@ impl MachinerySettings {
             broker: self.broker.to_string(),
             backend: Some(self.backend.to_string()),
             queues: self.queues.clone(),
+            exchange: self.binding.as_ref().map(|binding| binding.exchange.clone()),
+            binding_key: self.binding.as_ref().map(|binding| binding.key.clone()),
             module: Some(self.module.to_string()),
             timeout: Some(self.timeout),
             results_expire_in: Some(self.results_expire_in),
@@ -128,8 +167,20 @@ impl MachinerySettings {
 
     /// The queues whose signatures start tasks.
     pub(in crate::brokers) fn queues(&self) -> Vec<Queue> {
-        let queue = |name: &String| Queue { name: name.clone(), kind: Some(KIND.to_owned()) };
+        let queue = |name: &String| Queue { name: name.clone(), kind: Some(self.kind.to_owned()) };
         self.queues.iter().map(queue).collect()
+    }
+
+    /// What a queue gets of the exchange: the default queue those that name no queue, others those that name them.
+    pub(super) fn binding(&self, queue: &Queue) -> Option<Binding> {
+        let default = self.binding.clone()?;
+        let is_default = queue.name == self.default_queue();
+        Some(if is_default { default } else { Binding { key: queue.name.clone(), ..default } })
+    }
+
+    /// The exchange to which signatures are sent, where the broker has exchanges.
+    pub(super) fn exchange(&self) -> &str {
+        self.binding.as_ref().map_or("", |binding| binding.exchange.as_str())
     }
 
     /// The queue of signatures that name none.
@@ -139,7 +190,8 @@ impl MachinerySettings {
 
     /// Whether signatures of this queue start tasks here.
     pub(super) fn has_queue(&self, queue: &str) -> bool {
-        queue.is_empty() || self.queues.iter().any(|own| own == queue)
+        let is_key = self.binding.as_ref().is_some_and(|binding| binding.key == queue);
+        queue.is_empty() || is_key || self.queues.iter().any(|own| own == queue)
     }
 
     /// How long states are kept.
@@ -171,17 +223,26 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "rabbitmq")]
+    fn signatures_come_through_an_exchange_where_there_are_exchanges() {
+        let settings = read("broker = \"amqp://h\"\nqueues = [\"a\", \"b\"]\nexchange = \"e\"").unwrap();
+        let bound =
+            settings.queues().iter().map(|queue| settings.binding(queue).unwrap()).collect::<Vec<_>>();
+        let binding = |key: &str| Binding { exchange: "e".to_owned(), key: key.to_owned() };
+        assert_eq!(bound, [binding("machinery_task"), binding("b")]);
+        assert!(settings.has_queue("machinery_task") && settings.has_queue("b"));
+        let error = read("broker = \"amqp://h\"\nexchange = \"\"").unwrap_err();
+        assert!(error.contains("cannot be an exchange"), "{error}");
+    }
+
+    #[test]
     fn what_cannot_be_used_is_named() {
         let error = |more: &str| read(&format!("broker = \"redis://h\"\n{more}")).unwrap_err();
-        assert!(
-            read("broker = \"amqp://h\"")
-                .unwrap_err()
-                .contains("`broker`: the broker of machinery must be Redis")
-        );
-        assert!(
-            error("backend = \"mongodb://h\"")
-                .contains("`backend`: the result backend of machinery must be Redis")
-        );
+        let kafka = read("broker = \"kafka://h\"").unwrap_err();
+        assert!(kafka.contains("`broker`: the broker of machinery must be Redis or RabbitMQ"), "{kafka}");
+        let mongo = error("backend = \"mongodb://h\"");
+        assert!(mongo.contains("`backend`: the result backend of machinery must be Redis or"), "{mongo}");
+        assert!(error("binding_key = \"k\"").contains("`binding_key` is for RabbitMQ"));
         assert!(error("module = \"a.b\"").contains("no dot"));
         assert!(error("module = \"flow\"").contains("reserved"));
         assert!(error("queues = [\"\"]").contains("`queues` has an empty name"));

@@ -29,6 +29,7 @@ fn open_with_worker(folder: &Path, broker: &str, topic: &str) -> Site {
 /// What is heard in a queue that gets what is announced, until these tasks have ended, by task.
 fn hear(broker: &str, queue: &str, tasks: &[String]) -> BTreeMap<String, Vec<Value>> {
     let settings = ConsumerSettings {
+        binding: None,
         group: "audit".to_owned(),
         name: "test".to_owned(),
         in_hands_max: 1000,

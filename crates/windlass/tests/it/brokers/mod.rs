@@ -184,6 +184,7 @@ impl Far {
     /// The body of the first message of a queue.
     fn receive(broker: &str, queue: &str) -> String {
         let settings = ConsumerSettings {
+            binding: None,
             group: "test".to_owned(),
             name: "test".to_owned(),
             in_hands_max: 1,

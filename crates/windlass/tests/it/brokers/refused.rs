@@ -40,7 +40,7 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
     let long = format!("queue = \"{}\"", "x".repeat(248));
     for (section, broker, settings, key, words) in [
         ("[queues.far]", "redis", "kind = \"heap\"", "kind", "a stream, a list or a reliable-list"),
-        ("[queues.far]", "amqp", "kind = \"stream\"", "kind", "use quorum, single-active or classic"),
+        ("[queues.far]", "amqp", "kind = \"stream\"", "kind", "use quorum, single-active, classic or plain"),
         ("[queues.far]", "amqp", "results = \"amq.r\"", "results", "belong to the server"),
         ("[queues.far]", "kafka", "kind = \"list\"", "kind", "leave the kind out"),
         ("[queues.far]", "kafka", "queue = \"no/body\"", "queue", "letters, digits, dots"),
@@ -58,7 +58,7 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
             "amqp",
             "queue = \"orders\"\nkind = \"list\"",
             "kind",
-            "use quorum, single-active or classic",
+            "use quorum, single-active, classic or plain",
         ),
         (
             "[[intake]]",

@@ -1,5 +1,7 @@
 //! The Go library machinery: its own clients, and signatures as they write them.
 
+mod rabbitmq;
+
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
@@ -21,28 +23,7 @@ impl Shop {
     /// `more` is added to the section. `None` where Redis is missing.
     fn open(more: &str) -> Option<Self> {
         let redis = Redis::start().unwrap()?;
-        let dir = tempfile::tempdir().unwrap();
-        let config = format!("[machinery]\nbroker = \"{}\"\n{more}", redis.url());
-        std::fs::write(dir.path().join("windlass.toml"), config).unwrap();
-        let (place, file) = (store(dir.path()), dir.path().join("windlass.toml").display().to_string());
-        let site = Site::open(dir, &place, &[("WINDLASS_CONFIG", &file)]);
-        Some(Self { site, redis })
-    }
-
-    fn restart_server(&mut self) {
-        let (place, file) = (store(self.site.dir.path()), self.site.path("windlass.toml"));
-        self.site.restart_with(&place, &[("WINDLASS_CONFIG", &file)]);
-    }
-
-    /// Starts a worker with the modules of the example.
-    fn start_example_worker(&mut self) {
-        let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/machinery/modules");
-        let worker = Command::new(PROGRAM)
-            .args(["worker", "--server", &self.site.url, "--modules", &modules.display().to_string()])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        self.site.children.push(worker);
+        Some(Self { site: configured(&section(&redis.url(), more)), redis })
     }
 
     fn send(&self, signature: &Value) {
@@ -68,6 +49,42 @@ impl Shop {
 
     fn ttl(&self, key: &str) -> i64 {
         self.redis.ask(&["TTL", key]).unwrap().trim().parse().unwrap()
+    }
+}
+
+/// The section `[machinery]` for a broker.
+fn section(url: &str, more: &str) -> String {
+    format!("[machinery]\nbroker = \"{url}\"\n{more}")
+}
+
+/// A server with this configuration.
+fn configured(config: &str) -> Site {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("windlass.toml"), config).unwrap();
+    let (place, file) = (store(dir.path()), dir.path().join("windlass.toml").display().to_string());
+    Site::open(dir, &place, &[("WINDLASS_CONFIG", &file)])
+}
+
+fn restart_server(site: &mut Site) {
+    let (place, file) = (store(site.dir.path()), site.path("windlass.toml"));
+    site.restart_with(&place, &[("WINDLASS_CONFIG", &file)]);
+}
+
+/// Starts a worker with the modules of the example.
+fn start_example_worker(site: &mut Site) {
+    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/machinery/modules");
+    let worker = Command::new(PROGRAM)
+        .args(["worker", "--server", &site.url, "--modules", &modules.display().to_string()])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    site.children.push(worker);
+}
+
+fn kill_all(site: &mut Site) {
+    for mut child in site.children.drain(..) {
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 
@@ -101,17 +118,18 @@ fn chord() -> [Value; 2] {
     })
 }
 
-#[test]
-fn clients_of_the_library_get_their_results() {
-    let Some(mut shop) = Shop::open("") else { return };
-    shop.start_example_worker();
-    let send = |shop: &Shop, command: &str| {
-        let mut client = machinery().unwrap()?;
-        let output = client.args([command, &shop.redis.url()]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        Some(text(&output.stdout).lines().map(str::to_owned).collect::<Vec<_>>())
-    };
-    let Some(first) = send(&shop, "send1") else { return };
+/// What a client of the library prints. `None` where it is missing.
+fn client(command: &str, url: &str) -> Option<Vec<String>> {
+    let mut client = machinery().unwrap()?;
+    let output = client.args([command, url]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let is_log = |line: &str| line.contains("INFO") || line.contains("DEBUG");
+    Some(text(&output.stdout).lines().filter(|line| !is_log(line)).map(str::to_owned).collect())
+}
+
+/// Sends what the library's own example sends, with both versions of the library.
+fn send_the_example(url: &str) {
+    let Some(first) = client("send1", url) else { return };
     let expected = [
         "single 2",
         "split [a < b]",
@@ -123,14 +141,18 @@ fn clients_of_the_library_get_their_results() {
         "delayed 14",
         "error oops",
     ];
-    let is_line_of_log = |line: &&String| line.contains("INFO") || line.contains("DEBUG");
-    let printed =
-        |lines: &[String]| lines.iter().filter(|line| !is_line_of_log(line)).cloned().collect::<Vec<_>>();
-    assert_eq!(printed(&first), expected);
-    assert_eq!(printed(&send(&shop, "send2").unwrap()), ["chain 24", "chord 88"]);
-    let failed = printed(&send(&shop, "fail").unwrap()).join("\n");
+    assert_eq!(first, expected);
+    assert_eq!(client("send2", url).unwrap(), ["chain 24", "chord 88"]);
+    let failed = client("fail", url).unwrap().join("\n");
     assert!(failed.starts_with("callback FAILURE the chord cannot run: the task task_"), "{failed}");
     assert!(failed.ends_with("failed: oops"), "{failed}");
+}
+
+#[test]
+fn clients_of_the_library_get_their_results() {
+    let Some(mut shop) = Shop::open("") else { return };
+    start_example_worker(&mut shop.site);
+    send_the_example(&shop.redis.url());
 }
 
 #[test]
@@ -148,15 +170,12 @@ fn no_signature_is_lost_when_the_server_the_worker_and_redis_are_killed() {
         shop.redis.ask(&words).map_or(0, |states| states.matches(r#""State":"SUCCESS""#).count())
     };
     until_within(PATIENCE, "half of the tasks have run", || (succeeded(&shop) >= TASKS / 2).then_some(()));
-    for mut child in shop.site.children.drain(..) {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
+    kill_all(&mut shop.site);
     shop.redis.kill().unwrap();
     assert!(shop.redis.restart().is_ok());
     let before = succeeded(&shop);
     assert!(before < TASKS, "the kill came in the middle");
-    shop.restart_server();
+    restart_server(&mut shop.site);
     shop.site.start_worker();
     until_within(PATIENCE, "all tasks have run", || (succeeded(&shop) == TASKS).then_some(()));
     let counted = shop.site.json(&["task", "list", "--status", "succeeded", "--limit", "1000"]);
@@ -246,7 +265,7 @@ fn what_follows_goes_to_its_queue_with_results_and_errors() {
         "panic_task",
         json!({ "OnError": [elsewhere("task_e", Value::Null)] }),
     ));
-    shop.start_example_worker();
+    start_example_worker(&mut shop.site);
     assert_eq!(shop.results("task_a"), json!([whole(9_007_199_254_740_994)]));
     assert_eq!(
         shop.results("task_same"),
@@ -271,7 +290,7 @@ fn what_follows_goes_to_its_queue_with_results_and_errors() {
 #[test]
 fn a_delayed_signature_waits_for_its_time_and_a_failed_one_is_tried_again() {
     let Some(mut shop) = Shop::open("") else { return };
-    shop.start_example_worker();
+    start_example_worker(&mut shop.site);
     let due = signature("task_due", "add", json!({ "Args": [whole(1)], "ETA": "2020-01-01T00:00:00.5Z" }));
     let later = signature("task_later", "add", json!({ "Args": [whole(1)], "ETA": "2099-01-01T00:00:00Z" }));
     shop.redis.ask(&["ZADD", "delayed_tasks", "1577836800500000000", &due.to_string()]).unwrap();
@@ -303,7 +322,7 @@ fn a_chord_runs_once_with_results_in_order_even_if_redis_loses_all_data() {
         "CreatedAt": "2026-01-01T00:00:00Z", "TTL": 0
     });
     shop.redis.ask(&["SET", "group_g", &group.to_string(), "EX", "5"]).unwrap();
-    shop.start_example_worker();
+    start_example_worker(&mut shop.site);
     shop.send(&first);
     shop.results("task_1");
     assert_eq!((shop.ttl("group_g"), shop.ttl("task_1")), (-1, -1), "nothing of an open chord expires");
@@ -338,9 +357,9 @@ fn a_chord_runs_once_with_results_in_order_even_if_redis_loses_all_data() {
 struct GoWorker(Child);
 
 impl GoWorker {
-    fn start(redis: &Redis) -> Option<Self> {
+    fn start(url: &str) -> Option<Self> {
         let mut worker = machinery().unwrap()?;
-        Some(Self(worker.args(["work", &redis.url(), "600"]).stdout(Stdio::null()).spawn().unwrap()))
+        Some(Self(worker.args(["work", url, "600"]).stdout(Stdio::null()).spawn().unwrap()))
     }
 }
 
@@ -353,6 +372,11 @@ impl Drop for GoWorker {
 
 #[test]
 fn workers_that_use_the_library_run_steps_and_none_is_lost_when_one_is_killed() {
+    let Some(redis) = Redis::start().unwrap() else { return };
+    workers_of_the_library_run_steps(&redis.url());
+}
+
+fn workers_of_the_library_run_steps(url: &str) {
     const TASKS: usize = 400;
     const FLOWS: &str = r"
 flow: sum
@@ -364,14 +388,9 @@ steps:
   - { name: add, run: golang.add, rollback: golang.multiply }
   - { name: fail, run: golang.panic_task }
 ";
-    let Some(redis) = Redis::start().unwrap() else { return };
-    let Some(worker) = GoWorker::start(&redis) else { return };
-    let dir = tempfile::tempdir().unwrap();
+    let Some(worker) = GoWorker::start(url) else { return };
     let queue = "queue = \"machinery_tasks\"\nmessage = \"machinery\"\n";
-    let config = format!("[queues.golang]\nbroker = \"{}\"\n{queue}", redis.url());
-    std::fs::write(dir.path().join("windlass.toml"), config).unwrap();
-    let (place, file) = (store(dir.path()), dir.path().join("windlass.toml").display().to_string());
-    let site = Site::open(dir, &place, &[("WINDLASS_CONFIG", &file)]);
+    let site = configured(&format!("[queues.golang]\nbroker = \"{url}\"\n{queue}"));
     site.apply(FLOWS);
     let start = |flow: &str, args: Value| {
         let body = json!({ "flow": flow, "params": { "args": args } });
@@ -386,7 +405,7 @@ steps:
     };
     until_within(PATIENCE, "half of the tasks have run", || (count("succeeded") >= TASKS / 2).then_some(()));
     drop(worker);
-    let Some(_worker) = GoWorker::start(&redis) else { return };
+    let Some(_worker) = GoWorker::start(url) else { return };
     until_within(PATIENCE, "all tasks have run", || (count("succeeded") == TASKS).then_some(()));
     let tasks = site.json(&["task", "list", "--flow", "sum", "--limit", "1"]);
     let last = site.json(&["task", "show", tasks["items"][0]["id"].as_str().unwrap()]);
@@ -405,16 +424,16 @@ steps:
 fn a_configuration_that_cannot_work_is_refused() {
     for (config, says) in [
         (
-            "[machinery]\nbroker = \"amqp://h\"\n",
-            "in the section [machinery]: `broker`: the broker of machinery must be Redis",
+            "[machinery]\nbroker = \"kafka://h\"\n",
+            "in the section [machinery]: `broker`: the broker of machinery must be Redis or RabbitMQ",
         ),
         (
             "[machinery]\nbroker = \"redis://h\"\n[[intake]]\nbroker = \"redis://h\"\nqueue = \"machinery_tasks\"\n",
             "is configured for messages that start tasks and for signatures",
         ),
         (
-            "[queues.m]\nbroker = \"amqp://h\"\nmessage = \"machinery\"\n",
-            "in the section [queues.m]: `broker`: the broker of machinery must be Redis",
+            "[queues.m]\nbroker = \"sqs://h\"\nmessage = \"machinery\"\n",
+            "in the section [queues.m]: `broker`: the broker of machinery must be Redis or RabbitMQ",
         ),
         (
             "[queues.m]\nbroker = \"redis://h\"\nkind = \"stream\"\nmessage = \"machinery\"\n",
