@@ -49,8 +49,8 @@ impl<'s> Bench<'s> {
     }
 
     pub(super) fn settings(&self, in_hands_max: usize) -> ConsumerSettings {
-        binding: None,
         ConsumerSettings {
+            binding: None,
             group: self.group().to_owned(),
             name: "conformance".to_owned(),
             in_hands_max,

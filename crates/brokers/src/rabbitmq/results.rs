@@ -94,10 +94,9 @@ impl ResultBackend for Results {
             Message::new(document.id.as_str(), "", document.text.clone())
                 .with_header("content-type", "application/json")
         };
-        // Of one whose id is no name of a queue no client can read the result.
+        // A client cannot read a result whose id cannot be the name of a queue.
         let documents = documents.iter().filter(|document| kind::name(&Queue::new(&document.id)).is_ok());
-        let messages: Vec<_> =
-            documents.map(|document| (document.id.as_str(), message(document))).collect();
+        let messages: Vec<_> = documents.map(|document| (document.id.as_str(), message(document))).collect();
         let mut missing = Vec::new();
         for (outcome, message) in self.send(&messages).await.into_iter().zip(messages) {
             match outcome {

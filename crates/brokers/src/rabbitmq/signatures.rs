@@ -80,7 +80,8 @@ impl SignatureBroker for Signatures {
     }
 
     async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError> {
-        let message = Message::new("", "", signature.to_owned()).with_header("content-type", "application/json");
+        let message =
+            Message::new("", "", signature.to_owned()).with_header("content-type", "application/json");
         let publish = async |target: &Target, subject: &str| {
             let outcomes = self.publisher.publish_to_existing(target, &[Letter::to(subject, &message)]).await;
             outcomes.into_iter().next().unwrap_or(Ok(()))
@@ -90,7 +91,7 @@ impl SignatureBroker for Signatures {
             // Where it goes then must be there.
             self.create(queue).await?;
             let delay = Queue::new(format!("delay.{ms}.{}.{queue}", self.exchange.name));
-            // Each time: this begins its time anew.
+            // Each time: its time begins again.
             self.create_delay(&delay, queue, ms).await?;
             return publish(&Target::Queues, &delay.name).await;
         }

@@ -103,7 +103,13 @@ fn conform_disturbed(is_fifo: bool) {
 
 fn settings(silent_after: u64) -> ConsumerSettings {
     let silent_after = Duration::from_secs(silent_after);
-    ConsumerSettings { group: "g".to_owned(), name: "c".to_owned(), in_hands_max: 1000, silent_after, binding: None }
+    ConsumerSettings {
+        group: "g".to_owned(),
+        name: "c".to_owned(),
+        in_hands_max: 1000,
+        silent_after,
+        binding: None,
+    }
 }
 
 fn messages(count: usize) -> Vec<Message> {

@@ -84,8 +84,8 @@ fn topics_conform_when_disturbed() {
 }
 
 fn settings(silent_after: Duration) -> ConsumerSettings {
-    binding: None,
     ConsumerSettings {
+        binding: None,
         group: "windlass".to_owned(),
         name: "test".to_owned(),
         in_hands_max: 1_000,

@@ -114,8 +114,8 @@ fn conform_disturbed(kind: &'static str) {
 }
 
 fn settings(in_hands_max: usize) -> ConsumerSettings {
-    binding: None,
     ConsumerSettings {
+        binding: None,
         group: "workers".to_owned(),
         name: "test".to_owned(),
         in_hands_max,

@@ -32,8 +32,8 @@ fn messages(numbers: Range<u32>) -> Vec<Message> {
 }
 
 fn settings() -> ConsumerSettings {
-    binding: None,
     ConsumerSettings {
+        binding: None,
         group: "workers".to_owned(),
         name: "tests".to_owned(),
         in_hands_max: 100,
