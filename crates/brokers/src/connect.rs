@@ -1,13 +1,22 @@
 //! Makes a broker, or a result backend, from its URL.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use crate::{Broker, BrokerError, ResultBackend, SignatureBroker};
+use crate::{Broker, BrokerError, ResultBackend, ResultSettings, SignatureBroker};
+
+/// Its name, the schemes of its URLs, and the feature of this crate that includes it.
+type Product = (&'static str, &'static [&'static str], &'static str);
+
+const REDIS: Product = ("Redis", &["redis", "rediss"], "redis");
+const RABBITMQ: Product = ("RabbitMQ", &["amqp", "amqps"], "rabbitmq");
+
+/// Where clients of the library machinery look for results; the first two are also brokers of theirs.
+const RESULT_BACKENDS: [Product; 3] = [REDIS, RABBITMQ, ("MySQL", &["mysql", "mariadb"], "mysql")];
 
 /// The products: their names, the schemes of their URLs, and the features of this crate that include them.
-const PRODUCTS: &[(&str, &[&str], &str)] = &[
-    ("Redis", &["redis", "rediss"], "redis"),
-    ("RabbitMQ", &["amqp", "amqps"], "rabbitmq"),
+const PRODUCTS: &[Product] = &[
+    REDIS,
+    RABBITMQ,
     ("Kafka", &["kafka", "kafkas"], "kafka"),
     ("SQS", &["sqs", "sqs+http", "sqs+https"], "sqs"),
 ];
@@ -44,21 +53,25 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     }
 }
 
-/// Makes a client of a result backend by its URL, without connecting. Documents of RabbitMQ are kept for `keep`, which must
-/// be what clients have: it belongs to the queues that both of them declare.
+/// Makes a client of a result backend by its URL, without connecting. With RabbitMQ, what clients have configured belongs to
+/// the queues that both of them declare.
 ///
 /// # Errors
 /// When the URL is invalid, or the product is not supported or not in this build.
-pub fn result_backend(url: &str, keep: Duration) -> Result<Arc<dyn ResultBackend>, BrokerError> {
-    match product_of_machinery(url, "result backend")? {
+pub fn result_backend(
+    url: &str,
+    settings: ResultSettings<'_>,
+) -> Result<Arc<dyn ResultBackend>, BrokerError> {
+    #[cfg(not(any(feature = "rabbitmq", feature = "mysql")))]
+    let _ = settings;
+    match product_of_machinery(url, &RESULT_BACKENDS, "result backend")? {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
         #[cfg(feature = "rabbitmq")]
-        "rabbitmq" => Ok(Arc::new(crate::RabbitMqResults::open(url, keep)?)),
-        feature => {
-            let _of_other_features = keep;
-            Err(not_in_this_build(feature))
-        }
+        "rabbitmq" => Ok(Arc::new(crate::RabbitMqResults::open(url, settings.keep)?)),
+        #[cfg(feature = "mysql")]
+        "mysql" => Ok(Arc::new(crate::MySqlResults::open(url, settings.keep, settings.separator)?)),
+        feature => Err(not_in_this_build(feature)),
     }
 }
 
@@ -67,25 +80,29 @@ pub fn result_backend(url: &str, keep: Duration) -> Result<Arc<dyn ResultBackend
 /// # Errors
 /// When the URL or the exchange is invalid, or the product is not supported or not in this build.
 pub fn signature_broker(url: &str, exchange: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
-    match product_of_machinery(url, "broker")? {
+    #[cfg(not(feature = "rabbitmq"))]
+    let _ = exchange;
+    match product_of_machinery(url, &RESULT_BACKENDS[..2], "broker")? {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
         #[cfg(feature = "rabbitmq")]
         "rabbitmq" => Ok(Arc::new(crate::RabbitMqSignatures::open(url, exchange)?)),
-        feature => {
-            let _of_other_features = exchange;
-            Err(not_in_this_build(feature))
-        }
+        feature => Err(not_in_this_build(feature)),
     }
 }
 
 /// The feature of a product that the library machinery and Windlass share.
-fn product_of_machinery(url: &str, what: &str) -> Result<&'static str, BrokerError> {
+fn product_of_machinery(url: &str, products: &[Product], what: &str) -> Result<&'static str, BrokerError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    let product = PRODUCTS[..2].iter().find(|(_, schemes, _)| schemes.contains(&scheme));
+    let product = products.iter().find(|(_, schemes, _)| schemes.contains(&scheme));
     product.map(|(.., feature)| *feature).ok_or_else(|| {
+        let names: Vec<&str> = products.iter().map(|(name, ..)| *name).collect();
+        let schemes: Vec<&str> =
+            products.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
         BrokerError::Invalid(format!(
-            "the {what} of machinery must be Redis or RabbitMQ: begin the URL with redis://, rediss://, amqp:// or amqps://"
+            "the {what} of machinery must be {}: begin the URL with {}://",
+            names.join(" or "),
+            schemes.join("://, ")
         ))
     })
 }

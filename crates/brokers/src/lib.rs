@@ -27,6 +27,8 @@ mod machinery;
 mod message;
 #[cfg(feature = "mqtt")]
 mod mqtt;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(any(feature = "kafka", feature = "mqtt", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod percent;
 mod port;
@@ -38,6 +40,8 @@ mod redis;
 #[cfg(feature = "sqs")]
 mod sqs;
 
+#[cfg(feature = "mysql")]
+pub(crate) use self::mysql::MySqlResults;
 #[cfg(feature = "redis")]
 pub(crate) use self::redis::Machinery as RedisMachinery;
 #[cfg(feature = "redis")]
@@ -48,7 +52,7 @@ pub use devices::{DeviceCommand, DeviceMessage, DeviceNetwork};
 pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
-pub use machinery::{ResultBackend, ResultDocument, SignatureBroker};
+pub use machinery::{ResultBackend, ResultDocument, ResultSettings, SignatureBroker};
 pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
 #[cfg(feature = "mqtt")]
 pub use mqtt::{Mqtt, MqttSettings, MqttVersion};

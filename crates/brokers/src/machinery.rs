@@ -33,6 +33,24 @@ pub trait ResultBackend: Send + Sync {
     /// # Errors
     /// When it is not known whether this took effect.
     async fn keep_for(&self, ids: &[String], span: Option<Duration>) -> Result<(), BrokerError>;
+
+    /// Removes documents whose time is over, where the product does not do this by itself. Returns their number, which is
+    /// limited for each call.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    async fn purge(&self) -> Result<u64, BrokerError> {
+        Ok(0)
+    }
+}
+
+/// What clients of a result backend have configured.
+#[derive(Debug, Clone, Copy)]
+pub struct ResultSettings<'a> {
+    /// How long documents are kept.
+    pub keep: Duration,
+    /// Between the UUIDs of a group, in a table.
+    pub separator: &'a str,
 }
 
 /// A document to write.

@@ -6,6 +6,8 @@ mod certificate;
 mod kafka;
 #[cfg(feature = "mqtt")]
 mod mqtt;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(any(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod names;
 #[cfg(feature = "rabbitmq")]

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The maximum number of changes whose events are announced in one round. Their tasks are in memory meanwhile.
-const ROUND_MAX: usize = 200;
+const ROUND_MAX: usize = 500;
 
 /// No new change is started after this time in a round, because other tasks wait as well.
 const ROUND_TIME: Millis = Millis::from_secs(1);

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, DEFAULT_NAME, FileControl, OpenFlags};
+use rusqlite::{Connection, DEFAULT_NAME, FileControl, OpenFlags, config::DbConfig};
 
 use crate::sqlite::encoding::to_integer;
 
@@ -51,6 +51,8 @@ pub(in crate::sqlite) fn connect(path: &Path, role: Role) -> rusqlite::Result<Co
     let named = if role == Role::Onlooker { immutable(path) } else { path.to_owned() };
     let connection = Connection::open_with_flags(named, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Otherwise SQLite compiles a statement again each time it is run with other values, to look for a better plan.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // Sorting and recursion stay in memory: a temporary file could fail, and queries here are bounded.
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // A damaged file must not be able to run anything: its schema may not call functions with side effects.

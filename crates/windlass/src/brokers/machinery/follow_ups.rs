@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use windlass_brokers::{BrokerError, ResultDocument};
 use windlass_core::{Ending, EventKind, Task, TaskId};
-use windlass_engine::services::{Subscriber, TaskEvent, Unreadable};
+use windlass_engine::{
+    EngineError,
+    services::{Subscriber, TaskEvent, Unreadable},
+};
 use windlass_store::Loaded;
 
 use super::{
@@ -54,7 +57,8 @@ impl Subscriber for Machinery {
         let fail = |outcomes: &mut Vec<Result<(), BrokerError>>, error: &BrokerError| {
             outcomes.iter_mut().for_each(|outcome| *outcome = Err(error.clone()));
         };
-        let loaded = match self.load(&ended.keys().copied().collect::<Vec<_>>()).await {
+        let ids: Vec<TaskId> = ended.keys().copied().collect();
+        let loaded = match self.load_with(&ids, |ids| self.app.engine.announced_tasks(ids)).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 fail(&mut outcomes, &error);
@@ -117,9 +121,20 @@ impl Machinery {
 
     /// Tasks with their parameters and results. Tasks with damaged rows are left out: an alarm reports them.
     pub(super) async fn load(&self, ids: &[TaskId]) -> Result<Vec<Loaded>, BrokerError> {
+        self.load_with(ids, |ids| self.app.engine.whole_tasks(ids)).await
+    }
+
+    async fn load_with<'a, F>(
+        &'a self,
+        ids: &'a [TaskId],
+        read: impl Fn(&'a [TaskId]) -> F,
+    ) -> Result<Vec<Loaded>, BrokerError>
+    where
+        F: Future<Output = Result<Vec<Option<Loaded>>, EngineError>>,
+    {
         let mut loaded = Vec::with_capacity(ids.len());
         for ids in ids.chunks(LOADED_AT_ONCE) {
-            let found = self.app.engine.whole_tasks(ids).await;
+            let found = read(ids).await;
             let found = found.map_err(|error| BrokerError::Failed(format!("the store failed: {error}")))?;
             loaded.extend(found.into_iter().flatten());
         }

@@ -51,6 +51,7 @@ fn settings() -> MachinerySettings {
         module: None,
         timeout: None,
         results_expire_in: None,
+        tasks_uuid_separator: None,
         mode: None,
     };
     MachinerySettings::read(section).expect("these settings are usable")

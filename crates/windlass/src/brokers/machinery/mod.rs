@@ -17,14 +17,14 @@
 //! | `result.rs` | what a worker returned, as results with types |
 //! | `intake.rs` | signatures that start tasks |
 //! | `follow_ups.rs`, `chord.rs` | what becomes of a task that has ended: its state, callbacks, chords |
-//! | `delayed.rs` | signatures whose time has come |
+//! | `repeated.rs` | signatures whose time has come, results whose time is over |
 
 mod chord;
-mod delayed;
 mod follow_ups;
 mod intake;
 #[cfg(feature = "redis")]
 pub(crate) mod malformed;
+mod repeated;
 mod result;
 mod settings;
 mod signature;
@@ -56,7 +56,7 @@ impl Machinery {
     /// # Errors
     /// When a URL is invalid.
     pub(super) fn new(app: Arc<App>, settings: MachinerySettings) -> anyhow::Result<Self> {
-        let backend = result_backend(settings.backend.as_str(), settings.keep())?;
+        let backend = result_backend(settings.backend.as_str(), settings.of_results())?;
         let sender = signature_broker(settings.broker.as_str(), settings.exchange())?;
         Ok(Self { app, backend, sender, settings })
     }
@@ -68,7 +68,8 @@ impl Machinery {
             running
                 .spawn("starts tasks from signatures", intake::run(machinery.clone(), broker.clone(), queue));
         }
-        running.spawn("sends delayed signatures", delayed::run(machinery.clone()));
+        running.spawn("sends delayed signatures", repeated::send(machinery.clone()));
+        running.spawn("removes old results", repeated::purge(machinery.clone()));
         machinery
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use windlass_api::Span;
-use windlass_brokers::{Binding, Queue, result_backend, signature_broker};
+use windlass_brokers::{Binding, Queue, ResultSettings, result_backend, signature_broker};
 use windlass_core::{Name, reserved_module};
 
 use crate::brokers::url::BrokerUrl;
@@ -21,6 +21,9 @@ pub(in crate::brokers) const EXCHANGE_DEFAULT: &str = "machinery_exchange";
 
 /// The default binding key of the library.
 const BINDING_KEY_DEFAULT: &str = "machinery_task";
+
+/// The default of `tasks_uuid_separator`.
+const SEPARATOR_DEFAULT: &str = ",";
 
 /// The default of `module`.
 const MODULE_DEFAULT: &str = "machinery";
@@ -61,6 +64,9 @@ pub(crate) struct MachinerySection {
     /// How long states are kept. Default: 1 hour, as in the library.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) results_expire_in: Option<Span>,
+    /// Between the UUIDs of a group, in a table. Default: a comma.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tasks_uuid_separator: Option<String>,
     /// What happens where the library loses something. Default: `safe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
@@ -89,6 +95,7 @@ pub(crate) struct MachinerySettings {
     pub(super) module: Name,
     pub(super) timeout: Span,
     results_expire_in: Span,
+    separator: String,
     pub(super) mode: Mode,
 }
 
@@ -107,6 +114,7 @@ impl MachinerySettings {
             module,
             timeout,
             results_expire_in,
+            tasks_uuid_separator,
             mode,
         } = section;
         let module = module.unwrap_or_else(|| MODULE_DEFAULT.to_owned());
@@ -135,7 +143,10 @@ impl MachinerySettings {
         let results_expire_in = results_expire_in.unwrap_or(RESULTS_EXPIRE_IN_DEFAULT);
         ensure!(results_expire_in.ms >= 1_000, "`results_expire_in` is {results_expire_in}: use at least 1s");
         let backend = backend.unwrap_or_else(|| broker.clone());
-        result_backend(&backend, Duration::from_millis(results_expire_in.ms))
+        let separator = tasks_uuid_separator.unwrap_or_else(|| SEPARATOR_DEFAULT.to_owned());
+        ensure!(!separator.is_empty(), "`tasks_uuid_separator` is empty: use a text that no UUID has");
+        let keep = Duration::from_millis(results_expire_in.ms);
+        result_backend(&backend, ResultSettings { keep, separator: &separator })
             .map_err(|error| anyhow::anyhow!("`backend`: {error}"))?;
         Ok(Self {
             broker: BrokerUrl::new(broker),
@@ -146,6 +157,7 @@ impl MachinerySettings {
             module: name,
             timeout,
             results_expire_in,
+            separator,
             mode: mode.unwrap_or(Mode::Safe),
         })
     }
@@ -161,6 +173,7 @@ impl MachinerySettings {
             module: Some(self.module.to_string()),
             timeout: Some(self.timeout),
             results_expire_in: Some(self.results_expire_in),
+            tasks_uuid_separator: Some(self.separator.clone()),
             mode: Some(self.mode),
         }
     }
@@ -192,6 +205,11 @@ impl MachinerySettings {
     pub(super) fn has_queue(&self, queue: &str) -> bool {
         let is_key = self.binding.as_ref().is_some_and(|binding| binding.key == queue);
         queue.is_empty() || is_key || self.queues.iter().any(|own| own == queue)
+    }
+
+    /// What clients of the result backend have.
+    pub(super) fn of_results(&self) -> ResultSettings<'_> {
+        ResultSettings { keep: self.keep(), separator: &self.separator }
     }
 
     /// How long states are kept.

@@ -1,5 +1,6 @@
 //! The Go library machinery: its own clients, and signatures as they write them.
 
+mod mysql;
 mod rabbitmq;
 
 use std::{
