@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Broker, BrokerError, ResultBackend, ResultSettings, SignatureBroker};
+use crate::{Broker, BrokerError, ResultBackend, ResultSettings, SignatureBroker, Survey};
 
 /// Its name, the schemes of its URLs, and the feature of this crate that includes it.
 type Product = (&'static str, &'static [&'static str], &'static str);
@@ -64,7 +64,7 @@ pub fn result_backend(
 ) -> Result<Arc<dyn ResultBackend>, BrokerError> {
     #[cfg(not(any(feature = "rabbitmq", feature = "mysql")))]
     let _ = settings;
-    match product_of_machinery(url, &RESULT_BACKENDS, "result backend")? {
+    match product_of_machinery(url, &RESULT_BACKENDS, "the result backend of machinery")? {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
         #[cfg(feature = "rabbitmq")]
@@ -82,11 +82,24 @@ pub fn result_backend(
 pub fn signature_broker(url: &str, exchange: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
     #[cfg(not(feature = "rabbitmq"))]
     let _ = exchange;
-    match product_of_machinery(url, &RESULT_BACKENDS[..2], "broker")? {
+    match product_of_machinery(url, &RESULT_BACKENDS[..2], "the broker of machinery")? {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
         #[cfg(feature = "rabbitmq")]
         "rabbitmq" => Ok(Arc::new(crate::RabbitMqSignatures::open(url, exchange)?)),
+        feature => Err(not_in_this_build(feature)),
+    }
+}
+
+/// Looks at everything that the library machinery keeps on a server, without changing it. Only Redis shows all of it:
+/// elsewhere one would have to take messages to see them.
+///
+/// # Errors
+/// When the URL is invalid, the product is another one or not in this build, or the server does not answer.
+pub async fn survey(url: &str) -> Result<Survey, BrokerError> {
+    match product_of_machinery(url, &RESULT_BACKENDS[..1], "what is looked at")? {
+        #[cfg(feature = "redis")]
+        "redis" => crate::RedisMachinery::open(url)?.survey().await,
         feature => Err(not_in_this_build(feature)),
     }
 }
@@ -100,7 +113,7 @@ fn product_of_machinery(url: &str, products: &[Product], what: &str) -> Result<&
         let schemes: Vec<&str> =
             products.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
         BrokerError::Invalid(format!(
-            "the {what} of machinery must be {}: begin the URL with {}://",
+            "{what} must be {}: begin the URL with {}://",
             names.join(" or "),
             schemes.join("://, ")
         ))

@@ -46,13 +46,13 @@ pub(crate) use self::mysql::MySqlResults;
 pub(crate) use self::redis::Machinery as RedisMachinery;
 #[cfg(feature = "redis")]
 pub use self::redis::Redis;
-pub use connect::{connect, result_backend, signature_broker};
+pub use connect::{connect, result_backend, signature_broker, survey};
 pub use dead::{REASON_HEADER, bury};
 pub use devices::{DeviceCommand, DeviceMessage, DeviceNetwork};
 pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
-pub use machinery::{ResultBackend, ResultDocument, ResultSettings, SignatureBroker};
+pub use machinery::{ResultBackend, ResultDocument, ResultSettings, SignatureBroker, Survey, Waiting};
 pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
 #[cfg(feature = "mqtt")]
 pub use mqtt::{Mqtt, MqttSettings, MqttVersion};

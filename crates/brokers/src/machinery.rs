@@ -3,7 +3,7 @@
 //! Documents are passed on as they are; what is in them is not known here. Clients of the library have the same names and
 //! times configured, which are given when these are made.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 
@@ -62,6 +62,30 @@ pub struct ResultDocument {
     pub text: String,
     /// How long it is kept.
     pub keep: Option<Duration>,
+}
+
+/// What the library keeps on a server, as of about one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Documents, by the UUIDs of tasks and groups.
+    pub documents: BTreeMap<String, String>,
+    /// Queues that have signatures.
+    pub queues: BTreeMap<String, Waiting>,
+    /// Signatures that wait for their time, with that time in nanoseconds since 1970.
+    pub delayed: Vec<(String, i64)>,
+    /// Signatures that servers of Windlass have taken, and whose tasks are not yet on disk.
+    pub in_flight: Vec<String>,
+    /// Whether this is all: only so much is looked at.
+    pub is_whole: bool,
+}
+
+/// A queue that has signatures.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// The signatures, in their order.
+    pub signatures: Vec<String>,
+    /// Whether a server of Windlass reads it, or has read it.
+    pub is_read_here: bool,
 }
 
 /// A broker with signatures.

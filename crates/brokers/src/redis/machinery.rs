@@ -15,7 +15,7 @@ use super::{address, link::Link};
 use crate::{BrokerError, ResultBackend, ResultDocument, SignatureBroker};
 
 /// Signatures for all queues that wait for their time.
-const DELAYED: &str = "delayed_tasks";
+pub(super) const DELAYED: &str = "delayed_tasks";
 
 /// The most documents read or written with one request.
 const BATCH_MAX: usize = 500;
@@ -49,6 +49,10 @@ impl Machinery {
     pub(crate) fn open(url: &str) -> Result<Self, BrokerError> {
         let (client, name) = address::read(url)?;
         Ok(Self { name, link: Arc::new(Link::new(client)) })
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        &self.link
     }
 }
 

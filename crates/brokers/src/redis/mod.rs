@@ -38,6 +38,7 @@ mod machinery;
 mod reader;
 mod stream;
 mod stream_consumer;
+mod survey;
 mod taken;
 mod taken_consumer;
 

@@ -60,7 +60,10 @@ pub(crate) use ending::Ending;
 pub(crate) use events::{EventsSection, EventsSettings};
 #[cfg(feature = "redis")]
 pub use machinery::malformed::signature;
-pub(crate) use machinery::{MachinerySection, MachinerySettings};
+pub(crate) use machinery::{
+    MachineryDiagnosis, MachinerySection, MachinerySettings, Servers as MachineryServers,
+    examine as examine_machinery,
+};
 pub(crate) use pointer::Pointer;
 pub(crate) use settings::{BrokerSettings, IntakeSection, QueueSection, RESULTS_DEFAULT, read};
 pub(crate) use step::{timeout_seconds, whole};

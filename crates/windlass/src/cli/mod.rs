@@ -11,6 +11,7 @@ mod connection;
 mod coordinator;
 mod dev;
 mod device;
+mod doctor;
 mod exit;
 mod flow;
 mod lead;
@@ -126,7 +127,7 @@ enum Command {
     /// Bring the tables of a store to the version of this program
     Migrate(store::migrate::MigrateArgs),
     /// Read a whole store and report problems
-    Doctor(store::doctor::DoctorArgs),
+    Doctor(doctor::DoctorArgs),
     /// Print the OpenAPI document of the HTTP interface
     Openapi,
     /// Print a completion script for a shell

@@ -22,13 +22,13 @@ const PAGE: usize = 500;
 
 /// A group, as the library keeps it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Group {
+pub(super) struct Group {
     #[serde(rename = "GroupUUID")]
-    group_uuid: String,
+    pub(super) group_uuid: String,
     #[serde(rename = "TaskUUIDs", default)]
-    task_uuids: Vec<String>,
+    pub(super) task_uuids: Vec<String>,
     #[serde(rename = "ChordTriggered", default)]
-    chord_triggered: bool,
+    pub(super) chord_triggered: bool,
     #[serde(flatten)]
     other: BTreeMap<String, serde_json::Value>,
 }

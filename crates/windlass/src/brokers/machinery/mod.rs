@@ -17,9 +17,11 @@
 //! | `result.rs` | what a worker returned, as results with types |
 //! | `intake.rs` | signatures that start tasks |
 //! | `follow_ups.rs`, `chord.rs` | what becomes of a task that has ended: its state, callbacks, chords |
+//! | `doctor.rs` | what is wrong with tasks of the library |
 //! | `repeated.rs` | signatures whose time has come, results whose time is over |
 
 mod chord;
+mod doctor;
 mod follow_ups;
 mod intake;
 #[cfg(feature = "redis")]
@@ -39,6 +41,7 @@ use windlass_engine::services::Subscriber;
 
 use crate::{http::App, loops::Loops};
 
+pub(crate) use doctor::{MachineryDiagnosis, Servers, examine};
 pub(super) use settings::{EXCHANGE_DEFAULT, PLACE, RESULTS_DEFAULT};
 pub(crate) use settings::{MachinerySection, MachinerySettings};
 

@@ -156,6 +156,20 @@ pub(super) enum StateName {
     Failure,
 }
 
+impl StateName {
+    /// The word of the library.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Received => "RECEIVED",
+            Self::Started => "STARTED",
+            Self::Retry => "RETRY",
+            Self::Success => "SUCCESS",
+            Self::Failure => "FAILURE",
+        }
+    }
+}
+
 /// The state of a task, as the library keeps it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]

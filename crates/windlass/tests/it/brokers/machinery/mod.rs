@@ -453,3 +453,49 @@ fn a_configuration_that_cannot_work_is_refused() {
         assert!(!output.status.success() && error.contains(says), "{error}");
     }
 }
+
+#[test]
+fn the_doctor_finds_what_workers_of_the_library_have_left() {
+    let Some(redis) = Redis::start().unwrap() else { return };
+    let ask = |words: &[&str]| redis.ask(words).unwrap();
+    let state = |uuid: &str, state: &str| {
+        let document = json!({
+            "TaskUUID": uuid, "TaskName": "add", "State": state, "Results": null, "Error": "no disk",
+            "CreatedAt": "2026-01-01T00:00:00Z", "TTL": 0
+        });
+        ask(&["SET", uuid, &document.to_string()]);
+    };
+    let doctor = || {
+        let command = ["-o", "json", "doctor", "machinery", "--broker", &redis.url()];
+        let output = Command::new(PROGRAM).args(command).output().unwrap();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    ask(&["SET", "something", "else"]);
+    ask(&["RPUSH", "numbers", "1", "2"]);
+    state("task_ended", "SUCCESS");
+    let (code, report) = doctor();
+    assert_eq!((code, &report["problems"]), (Some(0), &json!([])), "{report}");
+    state("task_lost", "STARTED");
+    state("task_waits", "PENDING");
+    state("task_failed", "FAILURE");
+    let group = json!({ "GroupUUID": "group_g", "TaskUUIDs": ["task_ended", "task_failed"], "ChordTriggered": false });
+    ask(&["SET", "group_g", &group.to_string()]);
+    ask(&["RPUSH", "machinery_tasks", &signature("task_waits", "add", json!({})).to_string()]);
+    ask(&["ZADD", "delayed_tasks", "1", &signature("task_late", "add", json!({})).to_string()]);
+    let (code, report) = doctor();
+    let problems = report["problems"].as_array().unwrap();
+    let found: Vec<_> = problems.iter().map(|problem| (&problem["kind"], &problem["id"])).collect();
+    let expected = json!([
+        ["stuck_chord", "group_g"],
+        ["orphan_queue", "machinery_tasks"],
+        ["overdue_delay", "delayed_tasks"],
+        ["lost_task", "task_lost"]
+    ]);
+    let expected: Vec<_> = expected.as_array().unwrap().iter().map(|pair| (&pair[0], &pair[1])).collect();
+    assert_eq!((code, found), (Some(1), expected), "{report}");
+    assert_eq!((&report["queues"]["machinery_tasks"], &report["groups"]), (&json!(1), &json!(1)), "{report}");
+    let refused =
+        Command::new(PROGRAM).args(["doctor", "machinery", "--broker", "amqp://h"]).output().unwrap();
+    let error = text(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("what is looked at must be Redis"), "{error}");
+}

@@ -1,7 +1,10 @@
-//! `windlass doctor`: reports problems of a store.
+//! `windlass doctor`: reports problems of a store, or of what the Go library machinery keeps.
 
-use clap::Args;
+mod machinery;
 
+use clap::{Args, Subcommand};
+
+use self::machinery::MachineryArgs;
 use crate::cli::{
     exit::Exit,
     output::{Format, Output, Style, time::age},
@@ -10,7 +13,10 @@ use crate::{doctor::Diagnosis, wire};
 
 /// The store to examine.
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DoctorArgs {
+    #[command(subcommand)]
+    other: Option<DoctorCommand>,
     /// The store to examine: sqlite:PATH, postgres://… or mysql://…
     #[arg(
         long,
@@ -22,9 +28,19 @@ pub(crate) struct DoctorArgs {
     pub(crate) store: String,
 }
 
+/// What can be examined other than a store.
+#[derive(Debug, Clone, Subcommand)]
+enum DoctorCommand {
+    /// Report problems of tasks of the Go library machinery, which are on its servers
+    Machinery(MachineryArgs),
+}
+
 impl DoctorArgs {
     /// Reads the whole store and prints the findings. Servers may have it open meanwhile.
     pub(crate) async fn run(self, format: Format) -> anyhow::Result<Exit> {
+        if let Some(DoctorCommand::Machinery(args)) = self.other {
+            return args.run(format).await;
+        }
         let diagnosis = wire::examine(&self.store.parse()?).await?;
         Output::new(format).show(&diagnosis, |diagnosis, _: Style| render(diagnosis))?;
         Ok(if diagnosis.problems.is_empty() { Exit::Done } else { Exit::Failed })
