@@ -17,7 +17,7 @@ use super::{
 };
 use crate::brokers::url::BrokerUrl;
 
-/// The time between the looks. What changes in it is well.
+/// The time between the looks. A state that changes meanwhile is sound.
 const BETWEEN: Duration = Duration::from_secs(3);
 
 /// The most problems of one kind in the report.

@@ -455,6 +455,32 @@ fn a_configuration_that_cannot_work_is_refused() {
 }
 
 #[test]
+fn in_strict_mode_nobody_hears_of_a_failed_chord_and_its_documents_expire() {
+    let Some(mut shop) = Shop::open("mode = \"strict\"\n") else { return };
+    start_example_worker(&mut shop.site);
+    let [first, mut second] = chord();
+    second["Name"] = json!("panic_task");
+    shop.send(&first);
+    shop.results("task_1");
+    assert!(
+        (1..=3600).contains(&shop.ttl("task_1")),
+        "as in the library, it expires before the chord has ended"
+    );
+    shop.send(&second);
+    assert_eq!(shop.ended("task_2")["State"], "FAILURE");
+    // What follows an end is done before a later task has its last state.
+    shop.send(&signature("task_later", "add", json!({ "Args": [whole(1)] })));
+    shop.results("task_later");
+    assert_eq!(shop.document("chord_c"), None);
+    let again = |signature: Value| {
+        let text = signature.to_string().replace("task_", "task_s").replace("group_g", "group_s");
+        serde_json::from_str::<Value>(&text.replace("chord_c", "chord_s")).unwrap()
+    };
+    chord().map(again).iter().for_each(|signature| shop.send(signature));
+    assert_eq!(shop.results("chord_s"), json!([whole(10 * 2 * 4)]));
+}
+
+#[test]
 fn the_doctor_finds_what_workers_of_the_library_have_left() {
     let Some(redis) = Redis::start().unwrap() else { return };
     let ask = |words: &[&str]| redis.ask(words).unwrap();
