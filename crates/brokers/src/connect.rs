@@ -30,7 +30,7 @@ const PRODUCTS: &[Product] = &[
 pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let product = PRODUCTS.iter().find(|(_, schemes, _)| schemes.contains(&scheme));
-    let Some((name, _, feature)) = product else {
+    let Some(product) = product else {
         let schemes: Vec<&str> =
             PRODUCTS.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
         return Err(BrokerError::Invalid(format!(
@@ -38,7 +38,7 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
             schemes.join("://, ")
         )));
     };
-    match *feature {
+    match product.2 {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::Redis::open(url)?)),
         #[cfg(feature = "rabbitmq")]
@@ -47,9 +47,7 @@ pub fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
         "kafka" => Ok(Arc::new(crate::Kafka::new(url)?)),
         #[cfg(feature = "sqs")]
         "sqs" => Ok(Arc::new(crate::Sqs::new(url)?)),
-        _ => Err(BrokerError::Invalid(format!(
-            "{name} is not in this build: build it with `--features {feature}`, or with `--features full` for all brokers"
-        ))),
+        _ => Err(not_in_this_build(product)),
     }
 }
 
@@ -64,14 +62,15 @@ pub fn result_backend(
 ) -> Result<Arc<dyn ResultBackend>, BrokerError> {
     #[cfg(not(any(feature = "rabbitmq", feature = "mysql")))]
     let _ = settings;
-    match product_of_machinery(url, &RESULT_BACKENDS, "the result backend of machinery")? {
+    let product = product_of_machinery(url, &RESULT_BACKENDS, "the result backend of machinery")?;
+    match product.2 {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
         #[cfg(feature = "rabbitmq")]
         "rabbitmq" => Ok(Arc::new(crate::RabbitMqResults::open(url, settings.keep)?)),
         #[cfg(feature = "mysql")]
         "mysql" => Ok(Arc::new(crate::MySqlResults::open(url, settings.keep, settings.separator)?)),
-        feature => Err(not_in_this_build(feature)),
+        _ => Err(not_in_this_build(product)),
     }
 }
 
@@ -82,12 +81,13 @@ pub fn result_backend(
 pub fn signature_broker(url: &str, exchange: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
     #[cfg(not(feature = "rabbitmq"))]
     let _ = exchange;
-    match product_of_machinery(url, &RESULT_BACKENDS[..2], "the broker of machinery")? {
+    let product = product_of_machinery(url, &RESULT_BACKENDS[..2], "the broker of machinery")?;
+    match product.2 {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
         #[cfg(feature = "rabbitmq")]
         "rabbitmq" => Ok(Arc::new(crate::RabbitMqSignatures::open(url, exchange)?)),
-        feature => Err(not_in_this_build(feature)),
+        _ => Err(not_in_this_build(product)),
     }
 }
 
@@ -97,18 +97,23 @@ pub fn signature_broker(url: &str, exchange: &str) -> Result<Arc<dyn SignatureBr
 /// # Errors
 /// When the URL is invalid, the product is another one or not in this build, or the server does not answer.
 pub async fn survey(url: &str) -> Result<Survey, BrokerError> {
-    match product_of_machinery(url, &RESULT_BACKENDS[..1], "what is looked at")? {
+    let product = product_of_machinery(url, &RESULT_BACKENDS[..1], "what is looked at")?;
+    match product.2 {
         #[cfg(feature = "redis")]
         "redis" => crate::RedisMachinery::open(url)?.survey().await,
-        feature => Err(not_in_this_build(feature)),
+        _ => Err(not_in_this_build(product)),
     }
 }
 
-/// The feature of a product that the library machinery and Windlass share.
-fn product_of_machinery(url: &str, products: &[Product], what: &str) -> Result<&'static str, BrokerError> {
+/// The one of these products whose URL this is.
+fn product_of_machinery<'p>(
+    url: &str,
+    products: &'p [Product],
+    what: &str,
+) -> Result<&'p Product, BrokerError> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let product = products.iter().find(|(_, schemes, _)| schemes.contains(&scheme));
-    product.map(|(.., feature)| *feature).ok_or_else(|| {
+    product.ok_or_else(|| {
         let names: Vec<&str> = products.iter().map(|(name, ..)| *name).collect();
         let schemes: Vec<&str> =
             products.iter().flat_map(|(_, schemes, _)| schemes.iter().copied()).collect();
@@ -120,8 +125,10 @@ fn product_of_machinery(url: &str, products: &[Product], what: &str) -> Result<&
     })
 }
 
-fn not_in_this_build(feature: &str) -> BrokerError {
-    BrokerError::Invalid(format!("this build has no support for it: build it with `--features {feature}`"))
+fn not_in_this_build((name, _, feature): &Product) -> BrokerError {
+    BrokerError::Invalid(format!(
+        "{name} is not in this build: build it with `--features {feature}`, or with `--features full` for all brokers"
+    ))
 }
 
 #[cfg(test)]

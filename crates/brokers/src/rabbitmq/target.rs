@@ -45,7 +45,7 @@ impl<'m> Letter<'m> {
     }
 
     pub(super) fn about(announcement: &'m Announcement) -> Self {
-        Self { message: &announcement.message, subject: &announcement.subject }
+        Self::to(&announcement.subject, &announcement.message)
     }
 
     fn short_subject(self) -> Result<ShortString, BrokerError> {

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use redis::cmd;
 
-use super::machinery::{DELAYED, Machinery};
+use super::{
+    machinery::{DELAYED, Machinery},
+    taken::{TAKEN, consumers_of},
+};
 use crate::{BrokerError, ResultBackend as _, Survey, Waiting};
 
 /// The most keys of one kind, and the most signatures, that are looked at.
@@ -12,9 +15,6 @@ const LOOKED_AT_MAX: usize = 500_000;
 
 /// How many are read with one request.
 const PAGE: usize = 1_000;
-
-/// What a list of signatures in flight at a server has in its name, see `taken.rs`.
-const TAKEN: &str = ":windlass-taken:";
 
 impl Machinery {
     /// Looks at the whole database. What changes meanwhile may be seen twice, or not at all.
@@ -39,7 +39,7 @@ impl Machinery {
             if list.contains(TAKEN) {
                 survey.in_flight.extend(signatures);
             } else if signatures.first().is_some_and(|text| is_signature(text)) {
-                let consumers = cmd("EXISTS").arg(format!("{list}:windlass-consumers")).to_owned();
+                let consumers = cmd("EXISTS").arg(consumers_of(&list)).to_owned();
                 let is_read_here = self.link().run::<u64>(&consumers, &list).await? > 0;
                 survey.queues.insert(list, Waiting { signatures, is_read_here });
             }

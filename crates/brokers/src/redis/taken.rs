@@ -90,6 +90,14 @@ local time = redis.call('TIME')
 redis.call('HSET', KEYS[2], ARGV[1], -(time[1] * 1000 + math.floor(time[2] / 1000)))
 return 1";
 
+/// What stands between a list and a consumer in the name of what that has taken.
+pub(super) const TAKEN: &str = ":windlass-taken:";
+
+/// The key of the consumers of a list.
+pub(super) fn consumers_of(list: &str) -> String {
+    format!("{list}:windlass-consumers")
+}
+
 /// A consumer of a list, as the server knows it.
 pub(super) struct Taken {
     pub(super) list: String,
@@ -104,11 +112,11 @@ impl Taken {
     }
 
     fn consumers(&self) -> String {
-        format!("{}:windlass-consumers", self.list)
+        consumers_of(&self.list)
     }
 
     fn prefix(&self) -> String {
-        format!("{}:windlass-taken:", self.list)
+        format!("{}{TAKEN}", self.list)
     }
 
     fn key(&self) -> String {

@@ -159,13 +159,13 @@ impl Machinery {
     /// From now on the documents of a chord are kept as long as others.
     async fn close(&self, uuid: &str, group: Option<Group>, tasks: Vec<String>) -> Result<(), BrokerError> {
         let keep = Some(self.settings.keep());
-        let group = group.unwrap_or_else(|| Group {
+        let mut group = group.unwrap_or_else(|| Group {
             group_uuid: uuid.to_owned(),
             task_uuids: tasks.clone(),
-            chord_triggered: false,
+            chord_triggered: true,
             other: BTreeMap::new(),
         });
-        let group = Group { chord_triggered: true, ..group };
+        group.chord_triggered = true;
         let text = serde_json::to_string(&group).map_err(|error| BrokerError::Failed(error.to_string()))?;
         self.backend.write(&[ResultDocument { id: uuid.to_owned(), text, keep }]).await?;
         self.backend.keep_for(&tasks, keep).await
