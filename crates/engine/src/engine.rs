@@ -24,8 +24,8 @@ use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 use crate::{
     Counts, Feed, RerunRefusal, Rounds, Tokens,
     commands::{
-        ACCESS_TOKENS_MAX, AccessTokenFault, DEVICES_APPLIED_MAX, ROLLOUTS_MAX, ROLLOUTS_OPEN_MAX,
-        TRIGGERS_MAX, leaders::Watched,
+        ACCESS_TOKENS_MAX, AccessTokenFault, DEVICES_APPLIED_MAX, FlowsOnDisk, ROLLOUTS_MAX,
+        ROLLOUTS_OPEN_MAX, TRIGGERS_MAX, leaders::Watched,
     },
     deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::TaskCache},
     exchange::{Dispatching, sessions::LocalSessions},
@@ -69,6 +69,8 @@ pub struct Engine {
     pub(crate) triggers_changed: Signal,
     /// Set when a rollout was changed on this server.
     pub(crate) rollouts_changed: Signal,
+    /// Spares those who start many tasks of one flow the wait for the disk.
+    pub(crate) flows_on_disk: FlowsOnDisk,
 }
 
 /// Why the engine refused a request. Nothing was changed.
@@ -301,6 +303,7 @@ impl Engine {
             topics_changed: AtomicBool::new(false),
             triggers_changed: Signal::default(),
             rollouts_changed: Signal::default(),
+            flows_on_disk: FlowsOnDisk::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod devices;
+mod flows_on_disk;
 pub(crate) mod leaders;
 mod limits;
 mod rerun;
@@ -24,6 +25,7 @@ use crate::{
 
 pub use access::*;
 pub use devices::*;
+pub(crate) use flows_on_disk::FlowsOnDisk;
 pub use leaders::*;
 pub use limits::*;
 pub use rerun::*;
@@ -174,12 +176,19 @@ impl Engine {
     /// When the store fails. The flow must have been checked.
     pub async fn apply_flow(&self, flow: Flow, now: Now) -> Result<FlowApplication, EngineError> {
         const TRIES_MAX: usize = 8;
+        let is_same =
+            |stored: &StoredFlow| *stored.flow == (Flow { version: stored.flow.version, ..flow.clone() });
         for _ in 0..TRIES_MAX {
+            let known = self.store.flow(&flow.name, None).await?;
+            if let Some(stored) =
+                known.filter(|stored| is_same(stored) && self.flows_on_disk.contains(stored))
+            {
+                return Ok(FlowApplication { stored, changed: false });
+            }
             let newest = self.on_disk(|| self.store.flow(&flow.name, None)).await?;
             let version = newest.as_ref().map_or(0, |stored| stored.flow.version);
-            if let Some(stored) = newest
-                && *stored.flow == (Flow { version, ..flow.clone() })
-            {
+            if let Some(stored) = newest.filter(is_same) {
+                self.flows_on_disk.insert(&stored);
                 return Ok(FlowApplication { stored, changed: false });
             }
             let flow = Arc::new(Flow { version: version + 1, ..flow.clone() });

@@ -10,10 +10,13 @@
 //! A message for later stays in flight: some products count deliveries and discard a message that was
 //! delivered too often. Other messages are handled meanwhile, up to the limit.
 
-use std::{future::Future, mem, sync::Arc, time::Duration};
+use std::{future::Future, mem, panic::resume_unwind, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use tokio::time::{self, Instant};
+use tokio::{
+    task::JoinSet,
+    time::{self, Instant},
+};
 use windlass_brokers::{
     Binding, Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Queue, Receipt, bury,
 };
@@ -35,17 +38,29 @@ const SILENT_AFTER: Duration = Duration::from_secs(30);
 /// The longest alarm id that every store accepts.
 const ALARM_ID_BYTES_MAX: usize = 255;
 
+/// How long one receive call waits while messages are being handled. Not zero, which some products do not wait for.
+const WAIT_BETWEEN: Duration = Duration::from_millis(1);
+
+/// How many rounds of messages are handled at once where their order does not matter: one is read and prepared while the
+/// commit of the other one is written.
+const ROUNDS_AT_ONCE: usize = 2;
+
 /// The pause after a failure.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
 
 /// Handles the messages of a consumed queue.
 #[async_trait]
-pub(super) trait Handle: Send + Sync {
+pub(super) trait Handle: Send + Sync + 'static {
     /// Handles messages and returns the result of each one, in their order.
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>>;
 
     /// Whether a message for later delays all messages after it.
     fn keeps_order(&self) -> bool {
+        false
+    }
+
+    /// Whether messages may be handled before those that were read earlier are done.
+    fn overlaps(&self) -> bool {
         false
     }
 }
@@ -60,13 +75,13 @@ pub(super) struct Consumption<H> {
     pub(super) binding: Option<Binding>,
     /// Consumer group: all servers share the messages under this name.
     pub(super) group: &'static str,
-    /// The most messages read at once.
+    /// The most messages in flight.
     pub(super) round_max: usize,
     /// Plural noun for the messages, in log and alarm messages.
     pub(super) what: &'static str,
     /// Predicate for a message that the handler refuses, in log and alarm messages.
     pub(super) useless: &'static str,
-    pub(super) handler: H,
+    pub(super) handler: Arc<H>,
 }
 
 impl<H: Handle> Consumption<H> {
@@ -127,13 +142,22 @@ impl<H: Handle> Consumption<H> {
         };
         let mut consumer = self.broker.consume(&self.queue, &settings).await?;
         let mut later: Vec<Delivery> = Vec::new();
+        let mut rounds = Rounds::default();
         let (mut tried_at, mut is_late) = (Instant::now(), false);
         loop {
             let room = match later.is_empty() {
                 false if self.handler.keeps_order() => 0,
-                _ => portion.count().saturating_sub(later.len()),
+                // The limit of messages in flight counts for all rounds together.
+                _ if self.handler.overlaps() => portion.count().div_ceil(ROUNDS_AT_ONCE),
+                _ => portion.count(),
             };
-            let wait = if later.is_empty() { WAIT } else { FAILED_PAUSE };
+            let room = room.saturating_sub(later.len());
+            let overlaps = self.handler.overlaps() && later.is_empty();
+            let wait = match later.is_empty() {
+                _ if rounds.len() > 0 => WAIT_BETWEEN,
+                true => WAIT,
+                false => FAILED_PAUSE,
+            };
             let mut deliveries = if room > 0 {
                 consumer.receive(room, wait).await?
             } else {
@@ -154,24 +178,34 @@ impl<H: Handle> Consumption<H> {
                 later.append(&mut deliveries);
                 deliveries = mem::take(&mut later);
             }
-            if !deliveries.is_empty() {
-                later.extend(self.handle(consumer.as_mut(), deliveries, &mut is_late).await?);
+            let is_idle = deliveries.is_empty();
+            if overlaps && !is_idle {
+                rounds.begin(self.handler.clone(), deliveries);
+            } else if !is_idle {
+                let told = self.handler.handle(&deliveries).await;
+                later.extend(self.settle(consumer.as_mut(), (deliveries, told), &mut is_late).await?);
                 tried_at = Instant::now();
             }
-            if later.is_empty() && portion.is_other_than(settings.in_hands_max) {
+            // Without new messages the next receive call may wait long, so what is being handled is settled first.
+            let is_outgrown = portion.is_other_than(settings.in_hands_max);
+            while rounds.len() >= ROUNDS_AT_ONCE || ((is_idle || is_outgrown) && rounds.len() > 0) {
+                let Some(handled) = rounds.next().await else { break };
+                later.extend(self.settle(consumer.as_mut(), handled, &mut is_late).await?);
+                tried_at = Instant::now();
+            }
+            if is_outgrown && later.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    /// Handles messages and settles them. Returns those to handle later.
-    async fn handle(
+    /// Settles messages that were handled. Returns those to handle later.
+    async fn settle(
         &self,
         consumer: &mut dyn Consumer,
-        deliveries: Vec<Delivery>,
+        (deliveries, told): Handled,
         is_late: &mut bool,
     ) -> Result<Vec<Delivery>, BrokerError> {
-        let told = self.handler.handle(&deliveries).await;
         let (mut done, mut refused, mut later) = (Vec::new(), Vec::new(), Vec::new());
         for (delivery, told) in deliveries.into_iter().zip(told) {
             match told {
@@ -217,6 +251,37 @@ impl<H: Handle> Consumption<H> {
         }
         bury(self.broker.as_ref(), queue, delivery.message.clone(), why).await?;
         Ok(Ok(()))
+    }
+}
+
+/// Messages and the result of each one, in their order.
+type Handled = (Vec<Delivery>, Vec<Result<(), Unreadable>>);
+
+/// Rounds of messages that are being handled. They end with this: what is not settled is delivered again.
+#[derive(Default)]
+struct Rounds(JoinSet<Handled>);
+
+impl Rounds {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn begin<H: Handle>(&mut self, handler: Arc<H>, deliveries: Vec<Delivery>) {
+        self.0.spawn(async move {
+            let told = handler.handle(&deliveries).await;
+            (deliveries, told)
+        });
+    }
+
+    /// The next round that is handled; `None` = there is none.
+    async fn next(&mut self) -> Option<Handled> {
+        match self.0.join_next().await? {
+            Ok(handled) => Some(handled),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
     }
 }
 

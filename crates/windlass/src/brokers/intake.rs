@@ -28,8 +28,8 @@ use super::{
 };
 use crate::http::App;
 
-/// The most messages read at once.
-const ROUND_MAX: usize = 500;
+/// The most messages in flight.
+const ROUND_MAX: usize = 1_000;
 
 /// The same of an elected server, which accepts them one after the other. Few enough to be read ahead whatever their
 /// size, so that the consumer is not replaced while messages are in flight, which could change their order.
@@ -154,7 +154,7 @@ fn consumption(
         },
         what: "messages that start tasks",
         useless: "started no task",
-        handler: Intake { app, broker: broker.name().to_owned(), settings, order },
+        handler: Arc::new(Intake { app, broker: broker.name().to_owned(), settings, order }),
     }
 }
 
@@ -162,7 +162,10 @@ fn consumption(
 impl Handle for Intake {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
         match self.order {
-            Order::Any => join_all(deliveries.iter().map(|delivery| self.take(delivery))).await,
+            Order::Any if self.settings.trigger.is_some() => {
+                join_all(deliveries.iter().map(|delivery| self.take(delivery))).await
+            }
+            Order::Any => self.take_all(deliveries).await,
             Order::AsDelivered => self.take_in_order(deliveries).await,
         }
     }
@@ -170,19 +173,41 @@ impl Handle for Intake {
     fn keeps_order(&self) -> bool {
         matches!(self.order, Order::AsDelivered)
     }
+
+    fn overlaps(&self) -> bool {
+        matches!(self.order, Order::Any)
+    }
 }
 
 impl Intake {
     async fn take(&self, delivery: &Delivery) -> Result<(), Unreadable> {
-        let (broker, queue) = (&self.broker, &self.settings.queue);
-        let by = format!("a message of {queue} at {broker}");
-        let own = |key: Option<String>| key.map(|key| format!("{broker}/{queue}/{key}"));
         if let Some(trigger) = &self.settings.trigger {
             let (body, key) = self.settings.parts(&delivery.message).map_err(Unreadable::Refused)?;
-            return self.app.fire_by_message(trigger, body, own(key).as_deref(), &by).await;
+            let key = key.map(|key| self.own(&key));
+            return self.app.fire_by_message(trigger, body, key.as_deref(), &self.by()).await;
         }
-        let document = self.settings.document(&delivery.message).map_err(Unreadable::Refused)?;
-        self.app.take_in(&document.text, own(document.key).as_deref(), &by).await.map(drop)
+        let mut taken = self.take_all(std::slice::from_ref(delivery)).await;
+        taken.pop().unwrap_or(Ok(()))
+    }
+
+    /// Starts the tasks of these messages together.
+    async fn take_all(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
+        let read = |delivery: &Delivery| {
+            let document = self.settings.document(&delivery.message)?;
+            Ok((document.text, document.key.map(|key| self.own(&key))))
+        };
+        let taken = self.app.take_in_all(deliveries.iter().map(read).collect(), &self.by()).await;
+        taken.into_iter().map(|taken| taken.map(drop)).collect()
+    }
+
+    /// Who starts the tasks, for their history.
+    fn by(&self) -> String {
+        format!("a message of {} at {}", self.settings.queue, self.broker)
+    }
+
+    /// The idempotency key of a message with this key.
+    fn own(&self, key: &str) -> String {
+        format!("{}/{}/{key}", self.broker, self.settings.queue)
     }
 
     async fn take_in_order(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {

@@ -59,7 +59,7 @@ pub(super) async fn run(
         round_max: ROUND_MAX,
         what: "results of modules",
         useless: "is not a valid result",
-        handler: Results { engine, clock, format },
+        handler: Arc::new(Results { engine, clock, format }),
     };
     consumption.run().await;
 }

@@ -200,7 +200,9 @@ impl Machinery {
             }
         };
         if self.settings.has_queue(&queue) {
-            return match self.accept(&text, "a signature that follows another one").await {
+            let sent = Signature::parse(&text).map(|signature| (&*text, signature));
+            let accepted = self.accept_all(&[sent], "a signature that follows another one").await.pop();
+            return match accepted.unwrap_or(Ok(())) {
                 Ok(()) => Ok(()),
                 Err(Unreadable::Refused(why)) => {
                     tracing::warn!(why, "a signature that follows another one is refused");

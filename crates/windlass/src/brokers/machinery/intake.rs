@@ -16,8 +16,8 @@ use super::{
 };
 use crate::brokers::consume::{Consumption, Handle};
 
-/// The most signatures read at once.
-const ROUND_MAX: usize = 500;
+/// The most signatures in flight.
+const ROUND_MAX: usize = 1_000;
 
 /// The signatures of a queue.
 struct Intake {
@@ -38,7 +38,7 @@ pub(super) async fn run(machinery: Arc<Machinery>, broker: Arc<dyn Broker>, queu
         round_max: ROUND_MAX,
         what: "signatures",
         useless: "is not a signature that can be run",
-        handler: Intake { machinery, by },
+        handler: Arc::new(Intake { machinery, by }),
     };
     consumption.run().await;
 }
@@ -46,47 +46,60 @@ pub(super) async fn run(machinery: Arc<Machinery>, broker: Arc<dyn Broker>, queu
 #[async_trait]
 impl Handle for Intake {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
-        let texts: Vec<_> =
-            deliveries.iter().map(|delivery| std::str::from_utf8(&delivery.message.body)).collect();
-        let groups = texts.iter().filter_map(|text| open_group(text.as_ref().ok()?)).collect();
+        let signatures: Vec<_> = deliveries.iter().map(|delivery| read(&delivery.message.body)).collect();
+        let groups = signatures.iter().filter_map(|read| open_group(&read.as_ref().ok()?.1)).collect();
         if let Err(error) = self.machinery.keep_groups(groups).await {
             return deliveries.iter().map(|_| Err(Unreadable::Later(error.to_string()))).collect();
         }
-        let taken = texts.into_iter().map(|text| async move {
-            match text {
-                Ok(text) => self.machinery.accept(text, &self.by).await,
-                Err(_) => Err(Unreadable::Refused("the signature is not UTF-8".to_owned())),
-            }
-        });
-        join_all(taken).await
+        self.machinery.accept_all(&signatures, &self.by).await
+    }
+
+    fn overlaps(&self) -> bool {
+        true
     }
 }
 
+/// A signature with its text, or why it cannot be read.
+pub(super) type Sent<'a> = Result<(&'a str, Signature), String>;
+
+fn read(body: &[u8]) -> Sent<'_> {
+    let text = std::str::from_utf8(body).map_err(|_| "the signature is not UTF-8".to_owned())?;
+    Ok((text, Signature::parse(text)?))
+}
+
 /// The group of a signature whose chord is open.
-fn open_group(text: &str) -> Option<String> {
-    let signature = Signature::parse(text).ok()?;
+fn open_group(signature: &Signature) -> Option<String> {
     signature.chord_callback().ok()??;
     signature.group().ok().filter(|group| !group.is_empty())
 }
 
 impl Machinery {
-    /// Starts the task of a signature, unless it was started before. The client of a signature that is refused gets the
-    /// reason as the error of its task.
-    pub(super) async fn accept(&self, text: &str, by: &str) -> Result<(), Unreadable> {
-        let signature = Signature::parse(text).map_err(Unreadable::Refused)?;
-        let accepted = match task::document(&signature, text, &self.settings) {
-            Ok(document) => {
-                let key = task::key(&signature.uuid().unwrap_or_default());
-                self.app.take_in(&document, Some(&key), by).await
-            }
-            Err(why) => Err(Unreadable::Refused(why)),
+    /// Starts the tasks of signatures, unless they were started before. The client of a signature that is refused gets the
+    /// reason as the error of its task. Returns what became of each, in their order.
+    pub(super) async fn accept_all(&self, sent: &[Sent<'_>], by: &str) -> Vec<Result<(), Unreadable>> {
+        let document = |sent: &Sent<'_>| {
+            let (text, signature) = sent.as_ref().map_err(String::clone)?;
+            let document = task::document(signature, text, &self.settings)?;
+            Ok((document, Some(task::key(&signature.uuid()?))))
         };
+        let accepted = self.app.take_in_all(sent.iter().map(document).collect(), by).await;
+        join_all(sent.iter().zip(accepted).map(|(sent, accepted)| self.settle(sent, accepted))).await
+    }
+
+    /// Does what follows where a signature started no task.
+    async fn settle(
+        &self,
+        sent: &Sent<'_>,
+        accepted: Result<Accepted, Unreadable>,
+    ) -> Result<(), Unreadable> {
         let later = |error: BrokerError| Unreadable::Later(error.to_string());
         match accepted {
             Ok(Accepted { existing: None, .. }) => Ok(()),
             Ok(Accepted { loaded, .. }) => self.repeat(loaded.task.id).await.map_err(later),
             Err(Unreadable::Refused(why)) => {
-                self.refuse(&signature, &why).await.map_err(later)?;
+                if let Ok((_, signature)) = sent {
+                    self.refuse(signature, &why).await.map_err(later)?;
+                }
                 Err(Unreadable::Refused(why))
             }
             Err(Unreadable::Later(why)) => Err(Unreadable::Later(why)),

@@ -4,6 +4,11 @@
 //! everything else (versions, history, new runs) is as for any other flow. Lists of flows leave them out, and they
 //! go once no task has them any more.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use windlass_core::{ADHOC_HASH_CHARS, ADHOC_PREFIX, Flow, Name};
@@ -30,12 +35,48 @@ impl Workflow<'_> {
     /// The flow they make. `body` is the text they lie in; an error names its path and its place there.
     pub(in crate::http) fn compile(&self, body: &str) -> Result<Flow, Refused> {
         let text = Text::of(self, body);
+        if let Some(flow) = COMPILED.get(&text.text) {
+            return Ok(flow);
+        }
         let refused = |error| text.refused(error, body);
         let sources = flowfile::read(&text.text, Format::Json).map_err(refused)?;
         let source = sources.first().ok_or_else(|| Refused::malformed("`steps` makes no flow"))?;
         let flow = flowfile::compile(source).map_err(refused)?;
-        let name = name(&flow)?;
-        Ok(Flow { name, ..flow })
+        let flow = Flow { name: name(&flow)?, ..flow };
+        COMPILED.insert(text.text, &flow);
+        Ok(flow)
+    }
+}
+
+/// Flows that were compiled before: clients send the same steps many times.
+static COMPILED: Compiled = Compiled(Mutex::new(BTreeMap::new()));
+
+/// The most flows that are kept. With more, all are dropped and compiled again when they come.
+const COMPILED_MAX: usize = 256;
+
+/// The longest text of a flow that is kept, in bytes.
+const COMPILED_BYTES_MAX: usize = 4 << 10;
+
+/// Flows by the texts that they were compiled from. What a text means depends on nothing else.
+struct Compiled(Mutex<BTreeMap<String, Flow>>);
+
+impl Compiled {
+    fn get(&self, text: &str) -> Option<Flow> {
+        self.flows().get(text).cloned()
+    }
+
+    fn insert(&self, text: String, flow: &Flow) {
+        let mut flows = self.flows();
+        if flows.len() >= COMPILED_MAX {
+            flows.clear();
+        }
+        if text.len() <= COMPILED_BYTES_MAX {
+            flows.insert(text, flow.clone());
+        }
+    }
+
+    fn flows(&self) -> MutexGuard<'_, BTreeMap<String, Flow>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,23 +2,56 @@
 
 use sha2::{Digest as _, Sha256};
 use windlass_core::TaskId;
-use windlass_engine::{Accepted, EngineError, Existing, services::Unreadable};
+use windlass_engine::{Accepted, EngineError, Existing, Submission, services::Unreadable};
+use windlass_store::Now;
 
 use crate::http::{App, answer::problem::Refused, flows};
 
 impl App {
-    /// Starts the task that a document asks for, once for each key: what is on disk already is not started again. Without
-    /// `key` the document must have one.
-    pub(crate) async fn take_in(
+    /// Starts the tasks of many messages, each once for its key: what is on disk already is not started again. Each
+    /// message is a document and a key, which the document may have instead, or why it cannot be read. The tasks share a
+    /// commit where that is possible. Returns what became of each message, in their order: one that is refused does not
+    /// stop the others.
+    pub(crate) async fn take_in_all(
         &self,
-        text: &str,
-        key: Option<&str>,
+        messages: Vec<Result<(String, Option<String>), String>>,
         by: &str,
-    ) -> Result<Accepted, Unreadable> {
-        match self.start(None, text, key, by).await? {
-            Ok(accepted) => Ok(accepted),
-            Err(error) => Err(flows::with_versions(self, error).await.into()),
+    ) -> Vec<Result<Accepted, Unreadable>> {
+        let now = self.now();
+        let (mut read, mut submissions) = (Vec::with_capacity(messages.len()), Vec::new());
+        for message in messages {
+            let submission = match message {
+                Ok((text, key)) => {
+                    self.submission(&text, key.as_deref(), by, now).await.map_err(Unreadable::from)
+                }
+                Err(why) => Err(Unreadable::Refused(why)),
+            };
+            read.push(submission.map(|submission| submissions.push(submission)));
         }
+        let accepted = match submissions.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.engine.submit_all(submissions, now).await,
+        };
+        let mut accepted = accepted.map(Vec::into_iter);
+        let mut results = Vec::with_capacity(read.len());
+        for read in read {
+            let submitted = match (read, &mut accepted) {
+                (Err(unreadable), _) => {
+                    results.push(Err(unreadable));
+                    continue;
+                }
+                (Ok(()), Ok(accepted)) => accepted.next().unwrap_or(Err(EngineError::Conflict)),
+                (Ok(()), Err(error)) => Err(error.clone()),
+            };
+            results.push(match submitted {
+                Ok(accepted) => {
+                    self.note(&accepted, by);
+                    Ok(accepted)
+                }
+                Err(error) => Err(flows::with_versions(self, error).await.into()),
+            });
+        }
+        results
     }
 
     /// The same under an id that was recorded elsewhere before. Returns the id of the task that has the key: it may be
@@ -31,8 +64,12 @@ impl App {
         key: &str,
         by: &str,
     ) -> Result<TaskId, Unreadable> {
-        match self.start(Some(id), text, Some(key), by).await? {
-            Ok(accepted) => Ok(accepted.loaded.task.id),
+        let submission = self.submission(text, Some(key), by, self.now()).await?;
+        match self.engine.submit_under(id, submission).await {
+            Ok(accepted) => {
+                self.note(&accepted, by);
+                Ok(accepted.loaded.task.id)
+            }
             Err(EngineError::KeyWithoutTask { task }) => Ok(task),
             Err(error) => Err(flows::with_versions(self, error).await.into()),
         }
@@ -48,39 +85,37 @@ impl App {
         }
     }
 
-    async fn start(
+    /// The task of a message.
+    async fn submission(
         &self,
-        id: Option<TaskId>,
         text: &str,
         key: Option<&str>,
         by: &str,
-    ) -> Result<Result<Accepted, EngineError>, Refused> {
-        let now = self.now();
+        now: Now,
+    ) -> Result<Submission, Refused> {
         let submission = self.read_task(text, key.map(hashed), by, now).await?;
         if submission.key.is_none() {
             return Err(Refused::malformed(
                 "the message has no id to recognize it by: set `key` in the configuration",
             ));
         }
-        let submitted = match id {
-            Some(id) => self.engine.submit_under(id, submission).await,
-            None => self.engine.submit(submission, now).await,
-        };
-        if let Ok(accepted) = &submitted {
-            self.metrics.submitted(accepted.existing.is_some());
-            let task = accepted.loaded.task.id;
-            match accepted.existing {
-                None => {}
-                // Brokers deliver messages again.
-                Some(Existing::IdempotencyKey) => {
-                    tracing::debug!(%task, by, "a message started its task before");
-                }
-                Some(Existing::Unique) => tracing::info!(
-                    %task, by, "a message started no task: this one exists and has the same unique key"
-                ),
+        Ok(submission)
+    }
+
+    /// Counts a task that a message has started, or did not start because there is one.
+    fn note(&self, accepted: &Accepted, by: &str) {
+        self.metrics.submitted(accepted.existing.is_some());
+        let task = accepted.loaded.task.id;
+        match accepted.existing {
+            None => {}
+            // Brokers deliver messages again.
+            Some(Existing::IdempotencyKey) => {
+                tracing::debug!(%task, by, "a message started its task before");
             }
+            Some(Existing::Unique) => tracing::info!(
+                %task, by, "a message started no task: this one exists and has the same unique key"
+            ),
         }
-        Ok(submitted)
     }
 }
 
