@@ -80,6 +80,12 @@ impl Queue {
         };
         Self { name, kind: self.kind.clone() }
     }
+
+    /// Whether this is a dead-letter queue, by its name.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.name.strip_suffix(".fifo").unwrap_or(&self.name).ends_with("-dead")
+    }
 }
 
 impl fmt::Display for Queue {

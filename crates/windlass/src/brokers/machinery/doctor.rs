@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time;
-use windlass_brokers::{BrokerError, Survey, survey};
+use windlass_brokers::{BrokerError, Queue, Survey, survey};
 
 use super::{
     chord::Group,
@@ -177,11 +177,11 @@ fn stuck_chords(groups: &BTreeMap<&str, Group>, tasks: &BTreeMap<&str, TaskState
     stuck.take(PROBLEMS_MAX).collect()
 }
 
-/// Queues whose first signature was the same in both looks.
+/// Queues whose first signature was the same in both looks. Nobody is to read dead-letter queues.
 fn orphan_queues(before: &Survey, after: &Survey) -> Vec<Problem> {
     let still = after.queues.iter().filter(|(name, queue)| {
         let first = before.queues.get(*name).and_then(|queue| queue.signatures.first());
-        first.is_some() && first == queue.signatures.first()
+        first.is_some() && first == queue.signatures.first() && !Queue::new(*name).is_dead()
     });
     let orphans = still.map(|(name, queue)| Problem {
         kind: ProblemKind::OrphanQueue,
@@ -324,6 +324,11 @@ mod tests {
         let problems =
             [found(ProblemKind::OrphanQueue, "q"), found(ProblemKind::OverdueDelay, "delayed_tasks")];
         assert_eq!(report(&before, &before.clone(), 0), problems);
+        let dead = Survey {
+            queues: [("q-dead".to_owned(), before.queues["q"].clone())].into(),
+            ..Survey::default()
+        };
+        assert_eq!(report(&dead, &dead.clone(), 0), []);
         let after =
             Survey { queues: queue("b"), delayed: vec![(signature("c"), i64::MAX)], ..Survey::default() };
         assert_eq!(report(&before, &after, 0), []);

@@ -1,11 +1,13 @@
 //! Tasks that come as messages.
 
+use std::iter;
+
 use sha2::{Digest as _, Sha256};
 use windlass_core::TaskId;
 use windlass_engine::{Accepted, EngineError, Existing, Submission, services::Unreadable};
 use windlass_store::Now;
 
-use crate::http::{App, answer::problem::Refused, flows};
+use crate::http::{App, answer::problem::Refused, flows, request::BATCH_BYTES_MAX};
 
 impl App {
     /// Starts the tasks of many messages, each once for its key: what is on disk already is not started again. Each
@@ -18,37 +20,46 @@ impl App {
         by: &str,
     ) -> Vec<Result<Accepted, Unreadable>> {
         let now = self.now();
-        let (mut read, mut submissions) = (Vec::with_capacity(messages.len()), Vec::new());
+        let (mut read, mut batches) = (Vec::with_capacity(messages.len()), vec![Vec::new()]);
+        let mut bytes = 0;
         for message in messages {
-            let submission = match message {
-                Ok((text, key)) => {
-                    self.submission(&text, key.as_deref(), by, now).await.map_err(Unreadable::from)
-                }
-                Err(why) => Err(Unreadable::Refused(why)),
-            };
-            read.push(submission.map(|submission| submissions.push(submission)));
-        }
-        let accepted = match submissions.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.engine.submit_all(submissions, now).await,
-        };
-        let mut accepted = accepted.map(Vec::into_iter);
-        let mut results = Vec::with_capacity(read.len());
-        for read in read {
-            let submitted = match (read, &mut accepted) {
-                (Err(unreadable), _) => {
-                    results.push(Err(unreadable));
+            let (text, key) = match message {
+                Ok(message) => message,
+                Err(why) => {
+                    read.push(Err(Unreadable::Refused(why)));
                     continue;
                 }
-                (Ok(()), Ok(accepted)) => accepted.next().unwrap_or(Err(EngineError::Conflict)),
-                (Ok(()), Err(error)) => Err(error.clone()),
             };
-            results.push(match submitted {
-                Ok(accepted) => {
+            let submission = self.submission(&text, key.as_deref(), by, now).await.map_err(Unreadable::from);
+            read.push(submission.map(|submission| {
+                bytes += text.len();
+                if bytes > BATCH_BYTES_MAX {
+                    bytes = text.len();
+                    batches.push(Vec::new());
+                }
+                if let Some(batch) = batches.last_mut() {
+                    batch.push(submission);
+                }
+            }));
+        }
+        let mut submitted = Vec::with_capacity(read.len());
+        for batch in batches.into_iter().filter(|batch| !batch.is_empty()) {
+            let count = batch.len();
+            match self.engine.submit_all(batch, now).await {
+                Ok(accepted) => submitted.extend(accepted),
+                Err(error) => submitted.extend(iter::repeat_n(Err(error), count)),
+            }
+        }
+        let mut submitted = submitted.into_iter();
+        let mut results = Vec::with_capacity(read.len());
+        for read in read {
+            results.push(match read.map(|()| submitted.next().unwrap_or(Err(EngineError::Conflict))) {
+                Ok(Ok(accepted)) => {
                     self.note(&accepted, by);
                     Ok(accepted)
                 }
-                Err(error) => Err(flows::with_versions(self, error).await.into()),
+                Ok(Err(error)) => Err(flows::with_versions(self, error).await.into()),
+                Err(unreadable) => Err(unreadable),
             });
         }
         results
