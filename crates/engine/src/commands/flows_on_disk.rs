@@ -12,7 +12,7 @@ use windlass_store::StoredFlow;
 /// The most that are remembered. With more, all are forgotten and looked up again.
 const COUNT_MAX: usize = 1_024;
 
-/// Versions of flows that were on disk once. The time tells a version from one that took its place after the flow was
+/// Versions of flows that were on disk once. The time differs for a version that took the place of one after the flow was
 /// removed.
 #[derive(Debug, Default)]
 pub(crate) struct FlowsOnDisk(Mutex<BTreeSet<(Name, u32, Timestamp)>>);
