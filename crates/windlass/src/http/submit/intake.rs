@@ -3,6 +3,7 @@
 use std::iter;
 
 use sha2::{Digest as _, Sha256};
+#[cfg(feature = "consul")]
 use windlass_core::TaskId;
 use windlass_engine::{Accepted, EngineError, Existing, Submission, services::Unreadable};
 use windlass_store::Now;
