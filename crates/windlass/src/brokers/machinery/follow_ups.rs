@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use windlass_brokers::{BrokerError, ResultDocument};
 use windlass_core::{Ending, EventKind, Task, TaskId};
 use windlass_engine::{
@@ -132,9 +132,13 @@ impl Machinery {
     where
         F: Future<Output = Result<Vec<Option<Loaded>>, EngineError>>,
     {
-        let loaded = try_join_all(ids.chunks(LOADED_AT_ONCE).map(read)).await;
-        let loaded = loaded.map_err(|error| BrokerError::Failed(format!("the store failed: {error}")))?;
-        Ok(loaded.into_iter().flatten().flatten().collect())
+        let mut loaded = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(LOADED_AT_ONCE) {
+            let found = read(ids).await;
+            let found = found.map_err(|error| BrokerError::Failed(format!("the store failed: {error}")))?;
+            loaded.extend(found.into_iter().flatten());
+        }
+        Ok(loaded)
     }
 
     /// The end of a task that a signature started.
