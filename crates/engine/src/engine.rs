@@ -69,7 +69,6 @@ pub struct Engine {
     pub(crate) triggers_changed: Signal,
     /// Set when a rollout was changed on this server.
     pub(crate) rollouts_changed: Signal,
-    /// Spares those who start many tasks of one flow the wait for the disk.
     pub(crate) flows_on_disk: FlowsOnDisk,
 }
 

@@ -1,5 +1,4 @@
-//! Versions of flows that are known to be on disk: who starts many tasks of the same flow need not wait for the disk each
-//! time to learn that the flow is there.
+//! Remembers which flow versions are on disk, so that applying the same flow again does not wait for a flush.
 
 use std::{
     collections::BTreeSet,
@@ -9,11 +8,11 @@ use std::{
 use windlass_core::{Name, Timestamp};
 use windlass_store::StoredFlow;
 
-/// The most that are remembered. With more, all are forgotten and looked up again.
+/// The maximum number of remembered versions. A full set is emptied.
 const COUNT_MAX: usize = 1_024;
 
-/// Versions of flows that were on disk once. The time differs for a version that took the place of one after the flow was
-/// removed.
+/// Flow versions that were on disk once. The creation time tells apart two versions with the same number, if the flow was
+/// removed and applied again.
 #[derive(Debug, Default)]
 pub(crate) struct FlowsOnDisk(Mutex<BTreeSet<(Name, u32, Timestamp)>>);
 

@@ -9,6 +9,8 @@
 //!
 //! A message for later stays in flight: some products count deliveries and discard a message that was
 //! delivered too often. Other messages are handled meanwhile, up to the limit.
+//!
+//! A handler may allow two rounds to overlap, see [`Handle::overlaps`].
 
 use std::{future::Future, mem, panic::resume_unwind, sync::Arc, time::Duration};
 
@@ -38,11 +40,11 @@ const SILENT_AFTER: Duration = Duration::from_secs(30);
 /// The longest alarm id that every store accepts.
 const ALARM_ID_BYTES_MAX: usize = 255;
 
-/// How long one receive call waits while messages are being handled. Not zero, which some products do not wait for.
+/// How long one receive call waits while earlier messages are being handled. Some products return nothing if this is zero.
 const WAIT_BETWEEN: Duration = Duration::from_millis(1);
 
-/// How many rounds of messages are handled at once where their order does not matter: one is read and prepared while the
-/// commit of the other one is written.
+/// How many rounds of messages are handled concurrently by a handler that overlaps: the server reads and prepares one
+/// round while the store writes the other one.
 const ROUNDS_AT_ONCE: usize = 2;
 
 /// The pause after a failure.
@@ -59,7 +61,7 @@ pub(super) trait Handle: Send + Sync + 'static {
         false
     }
 
-    /// Whether messages may be handled before those that were read earlier are done.
+    /// Whether the next round of messages may be handled while the previous round is still being handled.
     fn overlaps(&self) -> bool {
         false
     }
@@ -76,7 +78,7 @@ pub(super) struct Consumption<H> {
     /// Consumer group: all servers share the messages under this name.
     pub(super) group: &'static str,
     /// The most messages in flight.
-    pub(super) round_max: usize,
+    pub(super) in_flight_max: usize,
     /// Plural noun for the messages, in log and alarm messages.
     pub(super) what: &'static str,
     /// Predicate for a message that the handler refuses, in log and alarm messages.
@@ -106,7 +108,7 @@ impl<H: Handle> Consumption<H> {
     /// Consumes for ever. While the broker is unavailable, retries and keeps an alarm raised; messages stay
     /// on the broker.
     pub(super) async fn run(&self) {
-        let mut portion = Portion::new(self.round_max, self.broker.message_bytes_max());
+        let mut portion = Portion::new(self.in_flight_max, self.broker.message_bytes_max());
         let trouble = Trouble::default();
         loop {
             if let Err(error) = self.consume(&mut portion, &trouble).await {
@@ -254,10 +256,10 @@ impl<H: Handle> Consumption<H> {
     }
 }
 
-/// Messages and the result of each one, in their order.
+/// A round of messages with one result per message, in the same order.
 type Handled = (Vec<Delivery>, Vec<Result<(), Unreadable>>);
 
-/// Rounds of messages that are being handled. They end with this: what is not settled is delivered again.
+/// Rounds of messages that are being handled. Dropping this aborts them; the broker delivers their messages again.
 #[derive(Default)]
 struct Rounds(JoinSet<Handled>);
 
@@ -273,7 +275,7 @@ impl Rounds {
         });
     }
 
-    /// The next round that is handled; `None` = there is none.
+    /// Waits until one round is handled; `None` = no round is running.
     async fn next(&mut self) -> Option<Handled> {
         match self.0.join_next().await? {
             Ok(handled) => Some(handled),

@@ -29,7 +29,7 @@ use super::{
 use crate::http::App;
 
 /// The most messages in flight.
-const ROUND_MAX: usize = 1_000;
+const IN_FLIGHT_MAX: usize = 1_000;
 
 /// The same of an elected server, which accepts them one after the other. Few enough to be read ahead whatever their
 /// size, so that the consumer is not replaced while messages are in flight, which could change their order.
@@ -148,9 +148,9 @@ fn consumption(
         queue: settings.queue.clone(),
         binding: None,
         group: GROUP,
-        round_max: match order {
+        in_flight_max: match order {
             Order::AsDelivered => ROUND_IN_ORDER_MAX,
-            Order::Any => ROUND_MAX,
+            Order::Any => IN_FLIGHT_MAX,
         },
         what: "messages that start tasks",
         useless: "started no task",
@@ -205,7 +205,7 @@ impl Intake {
         format!("a message of {} at {}", self.settings.queue, self.broker)
     }
 
-    /// The idempotency key of a message with this key.
+    /// Scopes the key of a message to its queue and broker, for use as idempotency key.
     fn own(&self, key: &str) -> String {
         format!("{}/{}/{key}", self.broker, self.settings.queue)
     }

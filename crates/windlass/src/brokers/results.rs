@@ -56,7 +56,7 @@ pub(super) async fn run(
         queue,
         binding: None,
         group: RESULTS_GROUP,
-        round_max: ROUND_MAX,
+        in_flight_max: ROUND_MAX,
         what: "results of modules",
         useless: "is not a valid result",
         handler: Arc::new(Results { engine, clock, format }),

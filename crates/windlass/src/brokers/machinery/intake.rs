@@ -17,7 +17,7 @@ use super::{
 use crate::brokers::consume::{Consumption, Handle};
 
 /// The most signatures in flight.
-const ROUND_MAX: usize = 1_000;
+const IN_FLIGHT_MAX: usize = 1_000;
 
 /// The signatures of a queue.
 struct Intake {
@@ -35,7 +35,7 @@ pub(super) async fn run(machinery: Arc<Machinery>, broker: Arc<dyn Broker>, queu
         binding: machinery.settings.binding(&queue),
         queue,
         group: "windlass-machinery",
-        round_max: ROUND_MAX,
+        in_flight_max: IN_FLIGHT_MAX,
         what: "signatures",
         useless: "is not a signature that can be run",
         handler: Arc::new(Intake { machinery, by }),
@@ -74,8 +74,8 @@ fn open_group(signature: &Signature) -> Option<String> {
 }
 
 impl Machinery {
-    /// Starts the tasks of signatures, unless they were started before. The client of a signature that is refused gets the
-    /// reason as the error of its task. Returns what became of each, in their order.
+    /// Starts one task per signature, unless the task exists already. If a signature is refused, writes the reason to the
+    /// result backend as the task's error. Returns one result per signature, in the same order.
     pub(super) async fn accept_all(&self, sent: &[Sent<'_>], by: &str) -> Vec<Result<(), Unreadable>> {
         let document = |sent: &Sent<'_>| {
             let (text, signature) = sent.as_ref().map_err(String::clone)?;

@@ -48,16 +48,16 @@ impl Workflow<'_> {
     }
 }
 
-/// Flows that were compiled before: clients send the same steps many times.
+/// Clients send the same steps many times, so compiled flows are cached.
 static COMPILED: Compiled = Compiled(Mutex::new(BTreeMap::new()));
 
-/// The most flows that are kept. With more, all are dropped and compiled again when they come.
+/// The maximum number of cached flows. A full cache is emptied.
 const COMPILED_MAX: usize = 256;
 
-/// The longest text of a flow that is kept, in bytes.
+/// The maximum size of a cached flow's source, in bytes.
 const COMPILED_BYTES_MAX: usize = 4 << 10;
 
-/// Flows by the texts that they were compiled from. What a text means depends on nothing else.
+/// Compiled flows by their source. The result of compiling depends on the source alone, so entries never expire.
 struct Compiled(Mutex<BTreeMap<String, Flow>>);
 
 impl Compiled {

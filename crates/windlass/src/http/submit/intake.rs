@@ -11,10 +11,10 @@ use windlass_store::Now;
 use crate::http::{App, answer::problem::Refused, flows, request::BATCH_BYTES_MAX};
 
 impl App {
-    /// Starts the tasks of many messages, each once for its key: what is on disk already is not started again. Each
-    /// message is a document and a key, which the document may have instead, or why it cannot be read. The tasks share a
-    /// commit where that is possible. Returns what became of each message, in their order: one that is refused does not
-    /// stop the others.
+    /// Starts one task per message, once per idempotency key. A message is a document with an optional key, which the
+    /// document may contain instead, or the reason why the message cannot be read. The tasks share commits of at most
+    /// [`BATCH_BYTES_MAX`]. Returns one result per message, in the same order. A refused message does not affect the
+    /// others.
     pub(crate) async fn take_in_all(
         &self,
         messages: Vec<Result<(String, Option<String>), String>>,
@@ -97,7 +97,7 @@ impl App {
         }
     }
 
-    /// The task of a message.
+    /// Reads and checks one message; it must have an idempotency key.
     async fn submission(
         &self,
         text: &str,
