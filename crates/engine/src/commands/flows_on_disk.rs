@@ -11,7 +11,7 @@ use windlass_store::StoredFlow;
 /// The maximum number of remembered versions. A full set is emptied.
 const COUNT_MAX: usize = 1_024;
 
-/// Flow versions that were on disk once. The creation time tells apart two versions with the same number, if the flow was
+/// Flow versions that were on disk once. The creation time distinguishes two versions with the same number, if the flow was
 /// removed and applied again.
 #[derive(Debug, Default)]
 pub(crate) struct FlowsOnDisk(Mutex<BTreeSet<(Name, u32, Timestamp)>>);
