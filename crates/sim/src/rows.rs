@@ -160,9 +160,4 @@ impl Rollouts {
     pub(crate) fn all(&self) -> impl Iterator<Item = &Rollout> {
         self.known.values().map(|known| &*known.now)
     }
-
-    /// A rollout that has not ended.
-    pub(crate) fn open(&self) -> Option<&Rollout> {
-        self.all().find(|rollout| !rollout.is_ended())
-    }
 }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use windlass_core::{
-    ActState, Alarm, AlarmId, AlarmKind, Event, Lock, LockHolder, Name, Task, TaskId, evolve,
+    ActState, Alarm, AlarmId, AlarmKind, Event, Lock, LockHolder, Name, OpenDevice, Rollout, Task, TaskId,
+    evolve,
 };
 use windlass_store::{AttemptId, Change, Limit, RecordKind, TaskChange, memory::Row};
 
@@ -177,6 +178,14 @@ impl Truth {
         let known = Known { task: Rc::new(task), before, events: change.events.clone(), key };
         self.tasks.insert(id, known);
         Ok(())
+    }
+
+    /// A rollout that must end and has not ended. One that waits for a task with damaged rows may never end: a server has
+    /// that task in memory, where it may be paused.
+    pub(crate) fn open_rollout(&self) -> Option<&Rollout> {
+        let waits =
+            |rollout: &&Rollout| rollout.open.iter().any(|OpenDevice(_, task, _)| self.is_spoiled(*task));
+        self.rollouts.all().find(|rollout| !rollout.is_ended() && !waits(rollout))
     }
 
     /// Tasks that still must end: all except those with damaged rows, and those that wait for these.

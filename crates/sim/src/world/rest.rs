@@ -19,7 +19,7 @@ impl World {
         if !truth.is_all_ended() {
             return Some("a task has not ended");
         }
-        if truth.rollouts.open().is_some() {
+        if truth.open_rollout().is_some() {
             return Some("a rollout has not ended");
         }
         if self.config.announces && truth.unannounced().is_some() {

@@ -87,7 +87,7 @@ impl Invariant for Ends {
     }
 
     fn at_rest(&mut self, truth: &Truth) -> Result<(), Violation> {
-        if let Some(rollout) = truth.rollouts.open() {
+        if let Some(rollout) = truth.open_rollout() {
             return Err(violation(rollout, &format!("it does not end: {rollout:?}")));
         }
         for rollout in truth.rollouts.all() {

@@ -89,7 +89,7 @@ impl Resident {
                     false => self.sink.load(&wanted).await?,
                 };
                 for (index, row) in indexes.into_iter().zip(rows) {
-                    loaded[index] = self.of_row(ids[index], row, generation)?;
+                    loaded[index] = self.of_row(ids[index], row, are_active, generation)?;
                     bytes += loaded[index].as_ref().map_or(0, |loaded| loaded.task.payload_bytes());
                 }
             }
@@ -97,12 +97,13 @@ impl Resident {
         Ok(loaded)
     }
 
-    /// A task of which a row was read: as it is in memory if it is whole there, else as the row has it. One whose row is
-    /// damaged, gone or of another version leaves memory, as a start would leave it out.
+    /// A task of which a row was read, `was_active` when the read began: as it is in memory if it is whole there, else as
+    /// the row has it. One whose row is damaged, gone or of another version leaves memory, as a start would leave it out.
     fn of_row(
         &self,
         id: TaskId,
         row: Option<ReadTask>,
+        was_active: bool,
         generation: u64,
     ) -> Result<Option<Loaded>, StoreError> {
         let in_memory = {
@@ -112,6 +113,10 @@ impl Resident {
                 None => inner.scheduler.without_body(id),
             }
         };
+        // Another read found its row damaged. This one may be from before the damage: the task stays in quarantine.
+        if was_active && in_memory.is_none() && self.quarantine.contains(id) {
+            return Ok(None);
+        }
         let read = match row {
             Some(row) => self.loaded_row(row, generation)?,
             None => None,
