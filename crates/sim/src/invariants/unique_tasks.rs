@@ -46,8 +46,8 @@ impl Invariant for UniqueTasks {
             Seen::Accepted { task, key, same: Some(same) } => {
                 self.check_span(*task, key.is_none(), truth, world)?;
                 let known = truth.tasks.get(task).and_then(|known| known.task.input.unique.clone());
-                // An import leaves out a key that an older task has. Who submits again under the same idempotency key gets
-                // the task all the same.
+                // An import leaves out a key that an older task has. A client that repeats its submit with the idempotency
+                // key still gets this task.
                 let lost_key = known.is_none() && key.is_some() && self.has_moved_since(*task, truth);
                 if known.as_ref() == Some(same) || lost_key {
                     return Ok(());
