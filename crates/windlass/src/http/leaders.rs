@@ -15,7 +15,7 @@ use windlass_engine::{Campaign, Election};
 use crate::http::{
     App,
     answer::{ok, problem::Refused},
-    request::{JsonBody, Path, Query},
+    request::{JsonBody, Path},
     tasks::view,
 };
 
@@ -51,11 +51,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         (status = 404, description = "Nobody leads", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(
-    State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    Query(()): Query<()>,
-) -> Result<Response, Refused> {
+pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Response, Refused> {
     let found = app.engine.leader(&name, &|| app.uptime()).await?;
     let leader = found.and_then(|(lock, leader)| document(&lock, &leader));
     leader.map(|leader| ok(&leader)).ok_or_else(|| Refused::no_leader(&name))

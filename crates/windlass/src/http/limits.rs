@@ -12,7 +12,7 @@ use windlass_store::{Limit, Starts};
 use crate::http::{
     App,
     answer::{ok, problem::Refused},
-    request::{self, JsonBody, Path, Query},
+    request::{self, JsonBody, Path},
     tasks::view,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// All limits with who counts under them, by name.
 #[utoipa::path(get, path = "/v1/limits", operation_id = "list_limits", tag = "limits", responses((status = 200, description = "The limits", body = api::List<api::Limit>)))]
-pub(crate) async fn list(State(app): State<Arc<App>>, Query(()): Query<()>) -> Result<Response, Refused> {
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Response, Refused> {
     let limits = app.engine.limits(app.now()).await?;
     let items = limits.iter().map(|report| document(report, Vec::new())).collect();
     Ok(ok(&api::List { items, next: None }))

@@ -78,11 +78,7 @@ pub(crate) async fn list(
         (status = 404, description = "Nobody has it", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn show(
-    State(app): State<Arc<App>>,
-    Path(name): Path<Name>,
-    Query(()): Query<()>,
-) -> Result<Response, Refused> {
+pub(crate) async fn show(State(app): State<Arc<App>>, Path(name): Path<Name>) -> Result<Response, Refused> {
     let lock = app.engine.lock(&name).await?;
     let steps = Steps::of(&app, owners(&lock)).await?;
     Ok(ok(&document(&lock, &steps, WAITERS_MAX)))

@@ -187,8 +187,10 @@ pub fn router(app: Arc<App>) -> Router {
 
 /// Answers requests for these hosts.
 fn answering(routes: OpenApiRouter<Arc<App>>, app: Arc<App>, hosts: Hosts) -> Router {
-    let (router, _) = routes.split_for_parts();
+    let (router, contract) = routes.split_for_parts();
+    let without_query = Arc::new(request::WithoutQuery::of(&contract));
     router
+        .route_layer(middleware::from_fn_with_state(without_query, request::refuse_unread))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state((app.clone(), hosts), guard::around))

@@ -14,7 +14,7 @@ use crate::http::{
     access::Grant,
     answer::{ok, problem::Refused},
     locks,
-    request::{self, By, JsonBody, Path, Query, SUBMIT_BYTES_MAX},
+    request::{self, By, JsonBody, Path, SUBMIT_BYTES_MAX},
     tasks::view,
 };
 
@@ -31,11 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// All queues, by name: one per module that a flow names or a worker serves. A token that is limited to queues or flows gets
 /// those of its queues.
 #[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, description = "The page", body = api::List<api::Queue>)))]
-pub(crate) async fn list(
-    State(app): State<Arc<App>>,
-    grant: Grant,
-    Query(()): Query<()>,
-) -> Result<Response, Refused> {
+pub(crate) async fn list(State(app): State<Arc<App>>, grant: Grant) -> Result<Response, Refused> {
     let queues = queues(&app).await?.into_values();
     let items = queues.filter(|queue| grant.has_queue(&queue.name)).collect();
     Ok(ok(&api::List { items, next: None }))

@@ -10,7 +10,6 @@ use windlass_store::{Now, ServerState};
 use crate::http::{
     App,
     answer::{ok, problem::Refused},
-    request::Query,
     tasks::view,
 };
 
@@ -21,7 +20,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// The servers on the same store.
 #[utoipa::path(get, path = "/v1/servers", operation_id = "list_servers", tag = "server", responses((status = 200, description = "The page", body = api::List<api::Server>)))]
-pub(crate) async fn list(State(app): State<Arc<App>>, Query(()): Query<()>) -> Result<Response, Refused> {
+pub(crate) async fn list(State(app): State<Arc<App>>) -> Result<Response, Refused> {
     let (now, servers) = (app.now(), app.engine.servers().await?);
     let items = servers.into_iter().map(|server| document(server, &app, now)).collect();
     Ok(ok(&api::List { items, next: None }))

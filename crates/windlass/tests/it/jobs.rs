@@ -189,7 +189,7 @@ fn every_error_has_a_body_that_says_what_to_do() {
         ("GET", "/state", "", 400, "no \\\"jobId\\\""),
         ("GET", "/state?jobId=7", "", 400, "must be a UUID"),
         ("GET", "?jobId=", "", 400, "must be a UUID"),
-        ("GET", "/state?id=7", "", 400, "what is known here is jobId"),
+        ("GET", "/state?id=7", "", 400, "this operation has jobId"),
         ("GET", &format!("?jobId={unknown}"), "", 404, "there is no job"),
         ("GET", &format!("/state?jobId={unknown}"), "", 404, "there is no job"),
         ("GET", &format!("/result?jobId={unknown}"), "", 404, "there is no job"),

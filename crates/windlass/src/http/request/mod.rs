@@ -16,7 +16,7 @@ pub(crate) use body::{JsonBody, OptionalJsonBody, check_content_type, cut, objec
 pub(crate) use caller::{By, Caller};
 pub(crate) use pages::{ByName, ByNumber};
 pub(crate) use path::Path;
-pub(crate) use query::{FromQuery, Pairs, Query, past};
+pub(crate) use query::{FromQuery, Pairs, Query, WithoutQuery, past, refuse_unread};
 
 /// The largest body of a submit.
 pub(crate) const SUBMIT_BYTES_MAX: usize = 2 << 20;

@@ -1,8 +1,17 @@
-//! Queries: their parts, each checked.
+//! Query parameters, each checked.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use axum::{extract::FromRequestParts, http::request::Parts};
+use axum::{
+    extract::{FromRequestParts, MatchedPath, Request, State},
+    http::{Method, request::Parts},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use utoipa::openapi::{
+    OpenApi, PathItem, RefOr,
+    path::{Operation, Parameter, ParameterIn},
+};
 use windlass_api::Span;
 use windlass_core::{Name, Timestamp};
 
@@ -31,12 +40,59 @@ impl<T: FromQuery> FromRequestParts<Arc<App>> for Query<T> {
     }
 }
 
-/// No query.
-impl FromQuery for () {
-    const NAMES: &'static [&'static str] = &[];
+/// The operations without query parameters that refuse requests with some: those under `/v1/` whose description in the
+/// contract has none. Programs of others that call the address of a trigger may add parameters of their own.
+pub(crate) struct WithoutQuery(BTreeSet<(String, &'static str)>);
 
-    fn from_query(_: &Pairs, _: Timestamp) -> Result<Self, Refused> {
-        Ok(())
+/// The address of a trigger.
+const WEBHOOK: &str = "/v1/triggers/{name}";
+
+impl WithoutQuery {
+    /// Reads the contract.
+    pub(crate) fn of(contract: &OpenApi) -> Self {
+        let mut without = BTreeSet::new();
+        for (path, item) in &contract.paths.paths {
+            let PathItem { get, put, post, delete, .. } = item;
+            let operations = [("GET", get), ("PUT", put), ("POST", post), ("DELETE", delete)];
+            for (method, operation) in operations {
+                let is_webhook = path == WEBHOOK && method == "POST";
+                if path.starts_with("/v1/")
+                    && !is_webhook
+                    && operation.as_ref().is_some_and(|operation| !has_query(operation))
+                {
+                    without.insert((path.clone(), method));
+                }
+            }
+        }
+        Self(without)
+    }
+
+    fn has(&self, path: &str, method: &Method) -> bool {
+        let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+        self.0.iter().any(|(known, of)| known == path && *of == method)
+    }
+}
+
+fn has_query(operation: &Operation) -> bool {
+    let is_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
+    operation.parameters.iter().flatten().any(is_query)
+}
+
+/// Refuses query parameters of operations that have none: one that is not read may be a mistake.
+pub(crate) async fn refuse_unread(
+    State(without): State<Arc<WithoutQuery>>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
+    let has_query = request.uri().query().is_some_and(|query| !query.is_empty());
+    if !has_query || !without.has(path.as_str(), request.method()) {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    match Pairs::of(&parts, &[]) {
+        Ok(_) => next.run(Request::from_parts(parts, body)).await,
+        Err(refused) => refused.into_response(),
     }
 }
 
@@ -52,10 +108,10 @@ impl Pairs {
             axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
                 .map_err(|error| Refused::malformed(format!("the query cannot be read: {error}")))?;
         if let Some((unknown, _)) = pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(Refused::malformed(format!(
-                "the query has {unknown:?}, and what is known here is {known}"
-            )));
+            return Err(Refused::malformed(match known {
+                [] => format!("unknown query parameter {unknown:?}: this operation has none"),
+                _ => format!("unknown query parameter {unknown:?}: this operation has {}", known.join(", ")),
+            }));
         }
         Ok(Self(pairs))
     }

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use super::server::Server;
+use axum::http::Method;
+
+use super::server::{Server, json_request};
 
 #[tokio::test]
 async fn the_contract_is_the_one_in_the_reference() {
@@ -37,4 +39,29 @@ fn every_operation_says_what_it_does() {
         }
     }
     assert!(ids.len() >= 28);
+}
+
+/// A parameter that is not read is an answer to another question. Only the address of a trigger lets others pass, because
+/// the programs that call it may have their own.
+#[tokio::test]
+async fn no_operation_ignores_a_query_parameter() {
+    let server = Server::start().await;
+    let document: serde_json::Value = serde_json::from_str(&windlass::http::document()).unwrap();
+    let mut count = 0;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for method in operations.as_object().unwrap().keys().filter(|_| path.starts_with("/v1/")) {
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            if path == "/v1/triggers/{name}" && method == Method::POST {
+                continue;
+            }
+            let place = path.replace("{id}", "018bcfe5-6800-7000-8000-000000000001");
+            let place = place.replace(['{', '}'], "");
+            let answer = server.send(json_request(method.clone(), &format!("{place}?nosuch=1"), "{}")).await;
+            let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
+            assert_eq!(answer.status, 400, "{method} {path}: {}", answer.text);
+            assert!(detail.contains("unknown query parameter \"nosuch\""), "{method} {path}: {detail}");
+            count += 1;
+        }
+    }
+    assert!(count >= 55, "{count}");
 }

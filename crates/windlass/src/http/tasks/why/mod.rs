@@ -17,7 +17,7 @@ use windlass_engine::{Explanation, Reason, Why};
 use crate::http::{
     App,
     answer::{ok, problem::Refused},
-    request::{Path, Query},
+    request::Path,
     submit::enqueued,
     tasks::view,
 };
@@ -37,11 +37,7 @@ const OTHERS_NAMED: usize = 3;
         (status = 404, description = "Unknown task", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn why(
-    State(app): State<Arc<App>>,
-    Path(id): Path<TaskId>,
-    Query(()): Query<()>,
-) -> Result<Response, Refused> {
+pub(crate) async fn why(State(app): State<Arc<App>>, Path(id): Path<TaskId>) -> Result<Response, Refused> {
     let now = app.now();
     let (loaded, explanation) = match app.engine.why(id, now).await {
         Ok(found) => found,
