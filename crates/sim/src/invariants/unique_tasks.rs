@@ -46,9 +46,9 @@ impl Invariant for UniqueTasks {
             Seen::Accepted { task, key, same: Some(same) } => {
                 self.check_span(*task, key.is_none(), truth, world)?;
                 let known = truth.tasks.get(task).and_then(|known| known.task.input.unique.clone());
-                // An import leaves out a key that an older task has. A client that repeats its submit with the idempotency
-                // key still gets this task.
-                let lost_key = known.is_none() && key.is_some() && self.has_moved_since(*task, truth);
+                // An import leaves out a key that an older task has. Answers from before it, and those to repeated submits
+                // with an idempotency key, still name this task.
+                let lost_key = known.is_none() && self.has_moved_since(*task, truth);
                 if known.as_ref() == Some(same) || lost_key {
                     return Ok(());
                 }
