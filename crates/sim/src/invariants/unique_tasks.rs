@@ -27,6 +27,8 @@ pub(super) struct UniqueTasks {
     newest: BTreeMap<(Name, Box<str>), TaskId>,
     /// Tasks of which a worker was given an attempt.
     begun: BTreeSet<TaskId>,
+    /// Tasks that an import left without a unique key.
+    without_key: BTreeSet<TaskId>,
     /// When the store last moved.
     moved_at: Option<Timestamp>,
 }
@@ -38,7 +40,9 @@ impl Invariant for UniqueTasks {
                 self.begun.insert(id.task);
                 Ok(())
             }
-            Seen::Moved(_) => {
+            Seen::Moved(tasks) => {
+                let without_key = tasks.iter().filter(|task| task.input.unique.is_none());
+                self.without_key.extend(without_key.map(|task| task.id));
                 self.moved_at = Some(wall(world));
                 Ok(())
             }
@@ -48,7 +52,7 @@ impl Invariant for UniqueTasks {
                 let known = truth.tasks.get(task).and_then(|known| known.task.input.unique.clone());
                 // An import leaves out a key that an older task has. Answers from before it, and those to repeated submits
                 // with an idempotency key, still name this task.
-                let lost_key = known.is_none() && self.has_moved_since(*task, truth);
+                let lost_key = known.is_none() && self.without_key.contains(task);
                 if known.as_ref() == Some(same) || lost_key {
                     return Ok(());
                 }
@@ -61,12 +65,6 @@ impl Invariant for UniqueTasks {
 }
 
 impl UniqueTasks {
-    /// Whether the store has moved since this task was created.
-    fn has_moved_since(&self, task: TaskId, truth: &Truth) -> bool {
-        let created_at = truth.tasks.get(&task).map(|known| known.task.input.created_at);
-        self.moved_at.zip(created_at).is_some_and(|(moved_at, created_at)| created_at <= moved_at)
-    }
-
     /// A submit is not deduplicated to a task that ended longer ago than its flow says. A submit without an idempotency
     /// key is sent once, so that it is younger than its answer by [`SUBMIT_MS_MAX`] at most.
     fn check_span(

@@ -5,7 +5,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
     when_free,
 };
-use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Leave, Loaded, Now};
+use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Leave, Loaded, Now, SessionId};
 
 use super::{
     DeviceKeeper, HELD_EVERY, HELD_MANY, ROUND_MAX, WAITING_MAX, device_of, has_device,
@@ -135,7 +135,7 @@ impl DeviceKeeper {
         let tasks = self.engine.heads_of(&changed).await?;
         for id in changed {
             let Some(loaded) = tasks.get(&id.task) else {
-                self.state().waiting.remove(&id);
+                self.state().forget(&id);
                 continue;
             };
             let is_current = loaded
@@ -143,7 +143,7 @@ impl DeviceKeeper {
                 .iter()
                 .any(|claim| (claim.key, claim.number, claim.session) == (id.key, id.claim, self.session));
             if is_current && !has_device(&loaded.task, id.key) {
-                self.state().waiting.remove(&id);
+                self.state().forget(&id);
                 if let Some(device) = device_of(&loaded.task, id.key) {
                     self.fail_without_device(id, &device, now).await?;
                 }
@@ -156,15 +156,26 @@ impl DeviceKeeper {
                 continue;
             }
             self.state().waiting.remove(&id);
-            if is_current {
-                self.release(id, now).await?;
+            match is_current {
+                true => self.release(id, now).await?,
+                false => self.state().forget(&id),
             }
         }
         Ok(())
     }
 
-    /// Gives a job back that was not published. The timers decide what becomes of it.
+    /// Gives a job back that was not published. The timers decide what becomes of it. One that may be published counts as
+    /// running: it ends with the device's answer or its timeout, and its device has no other job until then.
     async fn release(&self, id: AttemptId, now: Now) -> Result<(), EngineError> {
+        if self.state().maybe_published.remove(&id) {
+            self.engine.store.adopt(SessionId::AFAR, &[id], now).await?;
+            let tasks = self.engine.heads_of(&[id]).await?;
+            let task = tasks.get(&id.task).map(|loaded| &loaded.task);
+            if let Some((task, device)) = task.and_then(|task| Some((task, device_of(task, id.key)?))) {
+                self.note_running(id, &device, timeout_without_settle(task, id.key), now.wall, now);
+            }
+            return Ok(());
+        }
         self.engine.store.release(self.session, id, None, now).await?;
         self.engine.timers.set();
         Ok(())

@@ -25,6 +25,7 @@ mod triggers;
 mod waiting;
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -119,6 +120,8 @@ struct State {
     topics: Topics,
     /// Jobs that were claimed and not published: for devices that are offline, or because the network is unavailable.
     waiting: Waiters,
+    /// Those of them whose publish failed: the broker may have the message nevertheless.
+    maybe_published: BTreeSet<AttemptId>,
     running: Running,
     alarms: Alarms,
     learning: Learning,
@@ -127,6 +130,14 @@ struct State {
     held_at: Option<Millis>,
     /// This server is ending: it does not connect again.
     has_ended: bool,
+}
+
+impl State {
+    /// A job waits no longer.
+    fn forget(&mut self, id: &AttemptId) {
+        self.waiting.remove(id);
+        self.maybe_published.remove(id);
+    }
 }
 
 impl DeviceKeeper {
@@ -272,6 +283,8 @@ impl DeviceKeeper {
             // What the broker has kept is requested again, though a new connection brings it: after a failed round the connection
             // is an old one, and a device may have been declared since.
             (state.led, state.hears_after) = (Some(led), Some(Millis(now.mono.0 + HEAR_AFTER.0)));
+            let State { waiting, maybe_published, .. } = &mut *state;
+            maybe_published.retain(|id| waiting.contains(id));
         }
         tracing::info!(network = self.network.name(), "this server gives devices their jobs now");
         Ok(())
@@ -299,7 +312,10 @@ impl DeviceKeeper {
                 Err(error @ windlass_brokers::BrokerError::TooLarge { .. }) => {
                     too_large.push((*id, error.to_string()));
                 }
-                Err(error) => failure = Some(error),
+                Err(error) => {
+                    self.state().maybe_published.insert(*id);
+                    failure = Some(error);
+                }
             }
         }
         if !confirmed.is_empty() {
@@ -314,10 +330,10 @@ impl DeviceKeeper {
                 self.note_running(*id, device, *timeout, now.wall, now);
             }
             let mut state = self.state();
-            ids.iter().for_each(|id| state.waiting.remove(id));
+            ids.iter().for_each(|id| state.forget(id));
         }
         for (id, message) in too_large {
-            self.state().waiting.remove(&id);
+            self.state().forget(&id);
             self.refuse(id, &message, now).await?;
         }
         if let Some(error) = failure {
