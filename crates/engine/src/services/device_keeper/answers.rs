@@ -295,9 +295,12 @@ fn job_of(
     if job.and_then(|job| job.done.as_deref()).is_some_and(|done| done != addressed.topic) {
         return Err((id, "it came on another topic than `done` of the step"));
     }
-    let claim = loaded.claims.iter().find(|claim| claim.key == key);
-    let claim = claim.ok_or((id, "the job was not published"))?;
-    Ok(AttemptId { claim: claim.number, ..id })
+    match loaded.claims.iter().find(|claim| claim.key == key) {
+        Some(claim) => Ok(AttemptId { claim: claim.number, ..id }),
+        // A server that died, or whose write failed, had published it: nobody else could have told the device the number.
+        None if named == Some(number) => Ok(id),
+        None => Err((id, "the job was not published")),
+    }
 }
 
 fn outcome(answer: &Answer) -> Outcome {

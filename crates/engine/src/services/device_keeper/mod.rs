@@ -19,6 +19,7 @@ mod changed;
 mod claiming;
 mod fleet;
 mod learning;
+mod publishing;
 mod reading;
 mod running;
 mod triggers;
@@ -30,14 +31,13 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
-use windlass_brokers::{DeviceCommand, DeviceNetwork};
+use windlass_brokers::DeviceNetwork;
 use windlass_core::{
-    ActKey, AlarmId, AlarmKind, DEVICE_MODULE, JobMessage, Json, Millis, Name, Task, device_of_lock,
+    ActKey, AlarmId, AlarmKind, DEVICE_MODULE, Millis, Name, Task, device_of_lock,
     planted::{Bug, is_planted},
 };
 use windlass_store::{
-    AttemptId, Change, FOREVER, Now, PollState, Service, SessionId, SessionRenewal, Signal, WorkerState,
+    AttemptId, FOREVER, Now, PollState, Service, SessionId, SessionRenewal, Signal, WorkerState,
 };
 
 use super::{leading::Led, offering::OfferedAt, trouble::Trouble};
@@ -52,7 +52,7 @@ use learning::Learning;
 pub use learning::{LEARNED_MAX, Learn};
 use running::Running;
 use triggers::Topics;
-use waiting::{Waiters, Waiting};
+use waiting::Waiters;
 
 /// The maximum number of jobs claimed or published in one round.
 const ROUND_MAX: usize = 500;
@@ -61,7 +61,7 @@ const ROUND_MAX: usize = 500;
 const WAITING_MAX: usize = 100_000;
 
 /// How long after its begin a server hears nothing. A claim that was made just before a crash may be lost: the attempt is claimed
-/// again once the grace after a start is over, and an answer that comes before has nothing to settle.
+/// again once the grace after a start is over, and an answer without `attempt` that comes before has nothing to settle.
 const HEAR_AFTER: Millis = Millis(600);
 
 /// How often the service checks which jobs must not run any more, and which devices there are.
@@ -290,69 +290,6 @@ impl DeviceKeeper {
         Ok(())
     }
 
-    /// Publishes what waits for devices that are online. Returns the number of messages.
-    async fn publish(&self, led: Led, now: Now) -> Result<usize, EngineError> {
-        let jobs = self.publishable(now);
-        if jobs.is_empty() {
-            return Ok(0);
-        }
-        let messages: Vec<DeviceCommand> = jobs
-            .iter()
-            .map(|(id, waiting)| DeviceCommand {
-                topic: waiting.message.topic.to_string(),
-                payload: payload(id, waiting.number, &waiting.message),
-            })
-            .collect();
-        let outcomes = self.network.publish(&messages).await;
-        let mut confirmed = Vec::with_capacity(jobs.len());
-        let (mut too_large, mut failure) = (Vec::new(), None);
-        for ((id, waiting), outcome) in jobs.iter().zip(outcomes) {
-            match outcome {
-                Ok(()) => confirmed.push((*id, waiting)),
-                Err(error @ windlass_brokers::BrokerError::TooLarge { .. }) => {
-                    too_large.push((*id, error.to_string()));
-                }
-                Err(error) => {
-                    self.state().maybe_published.insert(*id);
-                    failure = Some(error);
-                }
-            }
-        }
-        if !confirmed.is_empty() {
-            let ids: Vec<AttemptId> = confirmed.iter().map(|(id, _)| *id).collect();
-            self.engine.store.adopt(SessionId::AFAR, &ids, now).await?;
-            let entries = confirmed.iter().map(|(id, Waiting { device, message, .. })| {
-                entry(device, "published", *id, now.wall, &json!({ "topic": &*message.topic }))
-            });
-            let journal = Change::Journal(entries.collect());
-            self.engine.commit_as(led.lease, vec![journal], now).await?;
-            for (id, Waiting { device, timeout, .. }) in &confirmed {
-                self.note_running(*id, device, *timeout, now.wall, now);
-            }
-            let mut state = self.state();
-            ids.iter().for_each(|id| state.forget(id));
-        }
-        for (id, message) in too_large {
-            self.state().forget(&id);
-            self.refuse(id, &message, now).await?;
-        }
-        if let Some(error) = failure {
-            self.has_failed(&error, now);
-        }
-        Ok(messages.len())
-    }
-
-    /// The next jobs whose devices are online.
-    fn publishable(&self, now: Now) -> Vec<(AttemptId, Waiting)> {
-        let mut state = self.state();
-        if !state.is_caught_up && !is_planted(Bug::PublishedUnheard) {
-            return Vec::new();
-        }
-        let State { waiting, fleet, .. } = &mut *state;
-        let is_online = |device: &Name| fleet.is_online(device, now) || is_planted(Bug::PresenceIgnored);
-        waiting.sendable(ROUND_MAX, is_online)
-    }
-
     fn has_failed(&self, error: &windlass_brokers::BrokerError, now: Now) {
         self.catch_up_again();
         if self.trouble.goes_on(error, now) {
@@ -403,10 +340,4 @@ fn fence_of_device(task: &Task, key: ActKey) -> Option<u64> {
     let locks = task.act(key).map_or(&[][..], |act| act.locks());
     let lock = locks.iter().find(|lock| lock.is_held() && device_of_lock(&lock.name).is_some())?;
     lock.fence
-}
-
-/// What is published: the arguments, and what the answer must name.
-fn payload(id: &AttemptId, number: u64, message: &JobMessage) -> Vec<u8> {
-    let named = Json::from_stored(&format!(r#"{{"uuid":"{}","attempt":{number}}}"#, id.task));
-    Json::merge([&message.args, &named]).as_str().as_bytes().to_vec()
 }
