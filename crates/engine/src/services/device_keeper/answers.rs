@@ -297,7 +297,7 @@ fn job_of(
     }
     match loaded.claims.iter().find(|claim| claim.key == key) {
         Some(claim) => Ok(AttemptId { claim: claim.number, ..id }),
-        // A server that died, or whose write failed, had published it: nobody else could have told the device the number.
+        // A server that died, or whose write failed, had published it: a device knows the number from the message alone.
         None if named == Some(number) => Ok(id),
         None => Err((id, "the job was not published")),
     }
