@@ -107,8 +107,7 @@ impl DeviceKeeper {
         }
         let is_known = self.state().fleet.knows(&device) || self.look_up(&device, now).await?;
         if !is_known {
-            let message = format!("no device has the name {device}: declare it with `windlass device apply`");
-            return self.refuse(id, &message, now).await;
+            return self.refuse_without_device(id, &device, now).await;
         }
         let job = task.action(id.key).and_then(|action| action.device_job());
         let fails_offline = job.is_some_and(|job| job.offline == WhileOffline::Fail);
@@ -128,6 +127,7 @@ impl DeviceKeeper {
         if waiting.is_empty() {
             return Ok(());
         }
+        self.let_go_of_removed(&waiting, now).await?;
         let tasks: Vec<TaskId> = waiting.iter().map(|(id, _)| id.task).collect();
         let versions = self.engine.store.versions(&tasks).await?;
         let changed = waiting.iter().zip(versions).filter(|((_, known), version)| Some(*known) != *version);
@@ -164,6 +164,28 @@ impl DeviceKeeper {
         Ok(())
     }
 
+    /// Refuses those of these jobs whose devices were removed after they were accepted: no message could reach them.
+    async fn let_go_of_removed(&self, waiting: &[(AttemptId, u64)], now: Now) -> Result<(), EngineError> {
+        let removed: Vec<(AttemptId, Name)> = {
+            let state = self.state();
+            let device = |(id, _): &(AttemptId, u64)| Some((*id, state.waiting.device(id)?.clone()));
+            let is_removed = |(_, device): &(AttemptId, Name)| !state.fleet.knows(device);
+            waiting.iter().filter_map(device).filter(is_removed).collect()
+        };
+        for (id, device) in removed {
+            if self.look_up(&device, now).await? {
+                continue;
+            }
+            self.state().waiting.remove(&id);
+            if self.state().maybe_published.contains(&id) {
+                self.release(id, now).await?;
+            } else {
+                self.refuse_without_device(id, &device, now).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives a job back that was not published. The timers decide what becomes of it. One that may be published counts as
     /// running: it ends with the device's answer or its timeout, and its device has no other job until then.
     async fn release(&self, id: AttemptId, now: Now) -> Result<(), EngineError> {
@@ -185,6 +207,11 @@ impl DeviceKeeper {
     async fn fail_without_device(&self, id: AttemptId, device: &Name, now: Now) -> Result<(), EngineError> {
         let message = format!("an operator has unlocked the device {device} for another task");
         self.fail(id, Failure::new(&message, 1, true), now).await
+    }
+
+    async fn refuse_without_device(&self, id: AttemptId, device: &Name, now: Now) -> Result<(), EngineError> {
+        let message = format!("no device has the name {device}: declare it with `windlass device apply`");
+        self.refuse(id, &message, now).await
     }
 
     /// The job cannot be given to any device: it fails without a retry.

@@ -57,6 +57,11 @@ impl Waiters {
         }
     }
 
+    /// The device of a job.
+    pub(super) fn device(&self, id: &AttemptId) -> Option<&Name> {
+        self.jobs.get(id).map(|waiting| &waiting.device)
+    }
+
     pub(super) fn get_mut(&mut self, id: &AttemptId) -> Option<&mut Waiting> {
         self.jobs.get_mut(id)
     }
