@@ -85,26 +85,33 @@ impl Engine {
     }
 
     /// Hands out attempts again that were given to a session and did not reach it, under the same token. As many as fit
-    /// in an answer; the others follow with the next poll. Attempts that must not start any more are released.
+    /// in an answer; the others follow with the next poll. Attempts that must not start any more are released with the
+    /// second poll that does not name them: the first one may have crossed the answer that gave them. Returns also whether
+    /// there are some for which the next poll decides.
     pub(super) async fn hand_again(
         &self,
         session: SessionId,
+        seq: u64,
         mut missing: Vec<AttemptId>,
         now: Now,
-    ) -> Result<Vec<HandedOut>, EngineError> {
+    ) -> Result<(Vec<HandedOut>, bool), EngineError> {
+        let mut is_in_doubt = false;
         let at_once = ATTEMPTS_MAX.min(self.store.loads_at_once());
         if missing.len() > at_once {
             // Otherwise stale ones would take the places of those that can be handed out.
             let heads = self.heads_of(&missing).await?;
-            missing = self.without_stale(session, missing, &heads, now).await?;
+            let doubtful;
+            (missing, doubtful) = self.without_stale(session, seq, missing, &heads, now).await?;
+            is_in_doubt = doubtful;
             missing.truncate(at_once);
         }
         if missing.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), is_in_doubt));
         }
         let tasks = self.tasks_of(&missing).await?;
         let (mut again, mut size) = (Vec::new(), AnswerSize::default());
-        for id in self.without_stale(session, missing, &tasks, now).await? {
+        let (current, doubtful) = self.without_stale(session, seq, missing, &tasks, now).await?;
+        for id in current {
             let Some(loaded) = tasks.get(&id.task) else { continue };
             let attempt = self.handed_out(id, loaded);
             if attempt.is_too_large() {
@@ -113,17 +120,19 @@ impl Engine {
                 again.push(attempt);
             }
         }
-        Ok(again)
+        Ok((again, is_in_doubt || doubtful))
     }
 
-    /// Those of the attempts that the session has claimed and may start. It no longer has the others.
+    /// Those of the attempts that the session has claimed and may start, and whether others are in doubt until the next poll.
+    /// It no longer has the rest.
     async fn without_stale(
         &self,
         session: SessionId,
+        seq: u64,
         attempts: Vec<AttemptId>,
         tasks: &BTreeMap<TaskId, Loaded>,
         now: Now,
-    ) -> Result<Vec<AttemptId>, EngineError> {
+    ) -> Result<(Vec<AttemptId>, bool), EngineError> {
         let is_claimed = |id: &AttemptId, loaded: &Loaded| {
             loaded.claims.iter().any(|claim| {
                 claim.key == id.key
@@ -132,11 +141,15 @@ impl Engine {
                     && claim.session == session
             })
         };
-        let mut current = Vec::new();
+        let (mut current, mut is_in_doubt) = (Vec::new(), false);
         for id in attempts {
             let claimed = tasks.get(&id.task).filter(|loaded| is_claimed(&id, loaded));
             if claimed.is_some_and(|loaded| when_free(&loaded.task, id.key) == Free::HandOut) {
                 current.push(id);
+                continue;
+            }
+            if claimed.is_some() && self.sessions.lock().get(session).is_first_without(id, seq) {
+                is_in_doubt = true;
                 continue;
             }
             self.sessions.lock().get(session).given.remove(&id);
@@ -144,7 +157,7 @@ impl Engine {
                 self.store.release(session, id, None, now).await?;
             }
         }
-        Ok(current)
+        Ok((current, is_in_doubt))
     }
 }
 
@@ -169,19 +182,26 @@ impl LocalSession {
         is_due
     }
 
+    /// Whether this poll is the first one that does not name the attempt.
+    fn is_first_without(&mut self, id: AttemptId, seq: u64) -> bool {
+        *self.doubted.entry(id).or_insert(seq) == seq
+    }
+
     /// Records that the session has this attempt.
     pub(super) fn give(&mut self, id: AttemptId) {
         self.given.entry(id).or_default();
     }
 
     /// Compares the named attempts with those the session was given here. Returns attempts that it was given in an
-    /// earlier poll and does not name. Cancels of attempts that it no longer names are complete.
+    /// earlier poll and does not name. Cancels of attempts that it neither names nor was given are complete.
     pub(super) fn compare(&mut self, named: &BTreeMap<AttemptId, &str>, now: Now) -> Vec<AttemptId> {
         let is_missing =
             |(id, given): &(&AttemptId, &Given)| !named.contains_key(id) && given.again_at <= now.mono;
         let mut missing: Vec<AttemptId> = self.given.iter().filter(is_missing).map(|(id, _)| *id).collect();
         missing.sort_unstable();
-        self.cancels.retain(|id, _| named.contains_key(id));
+        self.doubted.retain(|id, _| self.given.contains_key(id) && !named.contains_key(id));
+        let given = &self.given;
+        self.cancels.retain(|id, _| named.contains_key(id) || given.contains_key(id));
         self.declined.retain(|id| named.contains_key(id));
         self.parked.retain(|id| named.contains_key(id));
         missing

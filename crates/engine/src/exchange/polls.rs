@@ -70,6 +70,7 @@ impl Engine {
     ) -> Result<ExchangeAnswer, EngineError> {
         let (session, seq) = (call.session, call.seq);
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
+        let mut is_in_doubt = false;
         if let Some(holding) = &call.holding {
             let named: BTreeMap<AttemptId, &str> =
                 holding.iter().filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
@@ -88,7 +89,7 @@ impl Engine {
             // Anybody can construct a name; only the seal proves that the attempt was given to the session.
             let unknown = unknown.into_iter().filter_map(|(_, token)| self.tokens.read(token)).collect();
             self.adopt(session, unknown, true, now).await?;
-            answer.attempts = self.hand_again(session, missing, now).await?;
+            (answer.attempts, is_in_doubt) = self.hand_again(session, seq, missing, now).await?;
         } else {
             // A worker that omits `holding` does not name declined attempts either.
             self.sessions.lock().get(session).declined.clear();
@@ -96,11 +97,12 @@ impl Engine {
         let cancels = self.sessions.lock().get(session).due_cancels(now);
         answer.cancels = self.sealed(&cancels);
         let is_empty = answer.attempts.is_empty() && answer.cancels.is_empty();
-        if is_empty {
+        if is_empty && !is_in_doubt {
             self.sessions.lock().line_up(session, seq);
             self.dispatch(now).await?;
         }
-        if !is_empty || call.wait == Millis(0) {
+        // What is in doubt is decided by the next poll, so it should come soon.
+        if !is_empty || is_in_doubt || call.wait == Millis(0) {
             // If the poll was answered or replaced meanwhile, that answer is final.
             self.sessions.lock().answer(session, seq, answer);
         }

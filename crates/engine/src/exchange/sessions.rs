@@ -69,6 +69,8 @@ pub(crate) struct LocalSession {
     pub(crate) extensions: u8,
     /// When its claims were last read from the store.
     pub(crate) checked_at: Option<Millis>,
+    /// Attempts that must not start any more, with the first poll that did not name them.
+    pub(super) doubted: BTreeMap<AttemptId, u64>,
     /// Claims in the store at that time that neither the worker nor this server knew.
     pub(crate) unheard: BTreeSet<AttemptId>,
     /// When the store did not answer a claim call; it may have executed it. These claims are searched for until

@@ -188,9 +188,32 @@ fn an_answer_that_did_not_arrive_before_a_pause_is_not_given_again() {
     worker.holding.clear();
     pause(&world, id);
     assert!(worker.poll().attempts.is_empty(), "nothing of a paused task begins");
+    assert!(worker.poll().attempts.is_empty(), "the second poll says that the answer did not arrive");
     is_parked(&world, id);
     resume(&world, id);
     worker.take();
+}
+
+/// World 1795808782945276 of the simulator.
+#[test]
+fn a_poll_that_crosses_an_answer_does_not_take_the_attempt_away() {
+    let world = World::new();
+    world.apply(flow("f", &["a", "b"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    let given = worker.take();
+    let holding = std::mem::take(&mut worker.holding);
+    tell(&world, id, Command::Cancel { by: None });
+    assert!(worker.poll().attempts.is_empty(), "it was sent before the answer arrived");
+    world.serve();
+    worker.holding = holding;
+    // The cancel went out with the answer to that poll, and is repeated after a while.
+    world.pass(500);
+    worker.poll();
+    world.pass(500);
+    let cancels = worker.poll().cancels;
+    assert_eq!(cancels, [given.token], "the worker that runs it is asked to stop");
+    assert_eq!(world.task(id).state.steps[0].forward.state, ActState::Ready, "and it has not ended before");
 }
 
 #[test]
@@ -203,6 +226,7 @@ fn an_answer_that_did_not_arrive_before_a_cancel_does_not_hold_the_task_up() {
     worker.holding.clear();
     tell(&world, id, Command::Cancel { by: None });
     assert!(worker.poll().attempts.is_empty(), "the step is not begun any more");
+    assert!(worker.poll().attempts.is_empty(), "the second poll says that the answer did not arrive");
     world.serve();
     let undo = worker.take();
     assert_eq!(undo.id.key, windlass_core::ActKey::rollback(0));
