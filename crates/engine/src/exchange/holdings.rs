@@ -100,9 +100,7 @@ impl Engine {
         if missing.len() > at_once {
             // Otherwise stale ones would take the places of those that can be handed out.
             let heads = self.heads_of(&missing).await?;
-            let doubtful;
-            (missing, doubtful) = self.without_stale(session, seq, missing, &heads, now).await?;
-            is_in_doubt = doubtful;
+            (missing, is_in_doubt) = self.without_stale(session, seq, missing, &heads, now).await?;
             missing.truncate(at_once);
         }
         if missing.is_empty() {

@@ -155,10 +155,10 @@ impl DeviceKeeper {
                 }
                 continue;
             }
-            self.state().waiting.remove(&id);
-            match is_current {
-                true => self.release(id, now).await?,
-                false => self.state().forget(&id),
+            if is_current {
+                self.release(id, now).await?;
+            } else {
+                self.state().forget(&id);
             }
         }
         Ok(())
@@ -176,10 +176,10 @@ impl DeviceKeeper {
             if self.look_up(&device, now).await? {
                 continue;
             }
-            self.state().waiting.remove(&id);
             if self.state().maybe_published.contains(&id) {
                 self.release(id, now).await?;
             } else {
+                self.state().forget(&id);
                 self.refuse_without_device(id, &device, now).await?;
             }
         }
@@ -189,7 +189,12 @@ impl DeviceKeeper {
     /// Gives a job back that was not published. The timers decide what becomes of it. One that may be published counts as
     /// running: it ends with the device's answer or its timeout, and its device has no other job until then.
     async fn release(&self, id: AttemptId, now: Now) -> Result<(), EngineError> {
-        if self.state().maybe_published.remove(&id) {
+        let may_be_published = {
+            let mut state = self.state();
+            state.waiting.remove(&id);
+            state.maybe_published.remove(&id)
+        };
+        if may_be_published {
             self.engine.store.adopt(SessionId::AFAR, &[id], now).await?;
             let tasks = self.engine.heads_of(&[id]).await?;
             let task = tasks.get(&id.task).map(|loaded| &loaded.task);

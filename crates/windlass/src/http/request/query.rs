@@ -74,7 +74,10 @@ impl WithoutQuery {
 }
 
 fn has_query(operation: &Operation) -> bool {
-    let is_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
+    let is_query = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) => parameter.parameter_in == ParameterIn::Query,
+        RefOr::Ref(_) => false,
+    };
     operation.parameters.iter().flatten().any(is_query)
 }
 

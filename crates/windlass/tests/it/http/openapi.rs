@@ -41,8 +41,8 @@ fn every_operation_says_what_it_does() {
     assert!(ids.len() >= 28);
 }
 
-/// A parameter that is not read is an answer to another question. Only the address of a trigger lets others pass, because
-/// the programs that call it may have their own.
+/// Who sends a parameter that is ignored gets another answer than the expected one. Only triggers accept unknown ones: the
+/// programs that call them may add some.
 #[tokio::test]
 async fn no_operation_ignores_a_query_parameter() {
     let server = Server::start().await;

@@ -391,7 +391,7 @@ steps:
   - { name: add, run: golang.add, rollback: golang.multiply }
   - { name: fail, run: golang.panic_task }
 ";
-    // A periodic task of the library, as the page for its users translates it.
+    // A periodic task of the library, translated as in docs/guides/machinery.md.
     const PERIODIC: &str = r#"
 trigger: nightly-sum
 cron: 0 3 * * *
