@@ -76,8 +76,10 @@ impl Batch {
                 let holder = self.locks.get(name).and_then(LockWork::holder);
                 holder.is_some_and(|holder| holder.owner == *owner)
             }
+            // A task may have been loaded before it requested the lock, and the lock after it. Then the grant looks
+            // unwanted: the messenger loads the task again.
             Message::Granted { owner, name, .. } => {
-                self.locks.contains_key(name) && self.task(owner.task).is_some()
+                self.locks.contains_key(name) && self.is_wanted(owner, name)
             }
             _ => false,
         });

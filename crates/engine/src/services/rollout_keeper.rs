@@ -211,8 +211,12 @@ impl RolloutKeeper {
                     looked.refuse(rollout, place, &format!("task {other} has the same unique key"));
                 }
                 // It has ended and been deleted since it was started.
-                Err(EngineError::KeyWithoutTask { .. }) => {
+                Err(EngineError::KeyWithoutTask { task }) if task == rollout.open[place].1 => {
                     looked.progress[place] = DeviceProgress::Ended(DeviceEnd::Gone);
+                }
+                // It was refused in an earlier round, which could not write that down.
+                Err(EngineError::KeyWithoutTask { task }) => {
+                    looked.refuse(rollout, place, &format!("task {task} had the same unique key"));
                 }
                 // The next round tries again.
                 Err(EngineError::Overloaded | EngineError::Conflict) => {}

@@ -22,6 +22,8 @@ pub(crate) enum Verb {
     Load,
     Commit,
     Renew,
+    /// Of locks by their names.
+    Locks,
     /// It is done first: what is held or lost is its answer.
     Claim,
 }
@@ -285,6 +287,7 @@ impl Queries for FaultyStore {
 
     async fn locks_by_name(&self, names: &[LockName]) -> Result<Vec<Lock>, StoreError> {
         self.state().reads.push(format!("{} locks", names.len()));
+        self.pass(Verb::Locks).await?;
         self.store.locks_by_name(names).await
     }
 

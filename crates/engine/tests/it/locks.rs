@@ -1,10 +1,20 @@
 //! Locks over the whole engine: one holder at a time, first come first served, and none is lost.
 
-use windlass_core::{ActState, Awaited, Command, Flow, LockRef, Name, TaskId};
-use windlass_engine::EngineError;
-use windlass_store::memory::MemorySink;
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+};
 
-use crate::world::{World, failed, flow, ok};
+use futures_executor::block_on;
+use windlass_core::{ActState, Awaited, Command, Flow, LockRef, Name, TaskId};
+use windlass_engine::{Committer, EngineError, Exchange, Said, WorkerReport};
+use windlass_store::{memory::MemorySink, resident::Resident};
+
+use crate::{
+    faulty_store::{FaultyStore, Verb},
+    world::{World, failed, flow, ok},
+};
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -44,6 +54,50 @@ fn one_after_the_other_gets_the_lock_in_the_order_they_came() {
     assert_eq!(holder(&world, "disk"), None);
     assert!(world.drive(world.engine.locks(None, 10)).unwrap().is_empty());
     assert!(tasks.iter().all(|task| world.status(*task) == "Succeeded: Succeeded"));
+}
+
+#[test]
+fn a_task_that_requests_a_lock_while_a_batch_is_decided_gets_it() {
+    let sink = MemorySink::new([7; 32]);
+    let resident = block_on(Resident::open(Arc::new(sink), World::new().now())).unwrap();
+    let store = FaultyStore::new(Arc::new(resident));
+    let world = World::over(store.clone(), 1);
+    world.apply(locked("backup", &["disk"], 0));
+    let mut restore = flow("restore", &["prepare", "write"], 0);
+    restore.steps[1].locks = vec![LockRef::Name(name("disk"))];
+    world.apply(restore);
+    let first = world.submit("backup");
+    world.pass(100);
+    let mut worker = world.worker(1);
+    let of_first = worker.take();
+    let second = world.submit("restore");
+    let of_second = worker.take();
+    assert_eq!((of_first.id.task, of_second.id.task), (first, second));
+
+    // One batch ends the first task, and hears of the second one, which does not wait for the lock yet.
+    let report =
+        |token: &str, said| WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
+    let reports = vec![report(&of_first.token, ok()), report(&of_second.token, Said::Running(None))];
+    let call = Exchange { claim_requests: None, reports, ..worker.call(0) };
+    let mut told = pin!(world.engine.exchange(call, world.now()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(told.as_mut().poll(&mut context).is_pending());
+    let other = Committer::new(world.engine.clone());
+    store.hold_next(Verb::Locks);
+    {
+        let mut commit = pin!(other.run_once(|| world.now()));
+        assert!(commit.as_mut().poll(&mut context).is_pending(), "the lock is being read");
+        // Meanwhile the second task requests the lock.
+        worker.report(&of_second.token, ok());
+        world.serve();
+        let lock = world.drive(world.engine.lock(&name("disk"))).unwrap();
+        assert_eq!(lock.waiters().map(|waiter| waiter.owner.task).collect::<Vec<_>>(), [second]);
+        store.let_go();
+        block_on(commit);
+    }
+    world.drive(told).unwrap();
+    world.pass(100);
+    assert_eq!(holder(&world, "disk"), Some(second));
 }
 
 #[test]

@@ -194,7 +194,6 @@ impl Worker {
                     return live.engine.exchange(call, live.now()).await;
                 }
                 live.world.see(Seen::Named { ids });
-                live.world.see(Seen::InTouch { worker, called: true });
                 let answer = live.engine.exchange(call, live.now()).await;
                 for attempt in answer.iter().flat_map(|answer| &answer.attempts) {
                     let id = attempt.id;
@@ -207,7 +206,6 @@ impl Worker {
                     live.world.see(Seen::Given { worker, id });
                     live.world.see(Seen::HandedOut(Box::new(attempt.clone())));
                 }
-                live.world.see(Seen::InTouch { worker, called: false });
                 answer
             })
         };

@@ -72,7 +72,13 @@ impl Locks {
     fn change_hands(&mut self, change: &LockChange, truth: &Truth, world: &World) -> Result<(), Violation> {
         world.tell(|| {
             let lock = &change.lock;
-            format!("the lock {} is with {:?}; {} wait", lock.name, lock.holder, lock.waiting())
+            let messages: Vec<&Message> = change.messages.iter().map(|sent| &sent.message).collect();
+            format!(
+                "the lock {} is with {:?}; {} wait; it sends {messages:?}",
+                lock.name,
+                lock.holder,
+                lock.waiting()
+            )
         });
         for envelope in &change.messages {
             let Message::Seized { owner, name, fence, .. } = &envelope.message else { continue };

@@ -33,7 +33,8 @@ impl Front for Disk {
     fn write(&self, batch: Arc<Batch>, told: Told) {
         let (rows, journal) = (self.rows.clone(), self.journal.clone());
         journal.add(Entry::Staged(batch.clone()));
-        self.device.submit(Operation::Write, move |fate| match fate {
+        let operation = if writes_nothing(&batch) { Operation::Flush } else { Operation::Write };
+        self.device.submit(operation, move |fate| match fate {
             Fate::Failed(error) => told(Err(error)),
             Fate::Done | Fate::DoneUntold(_) => {
                 let told_of = batch.clone();
@@ -69,4 +70,14 @@ impl Front for Disk {
         self.device.wait(Operation::There).await?;
         self.rows.sweep(retention, now, limit).await
     }
+}
+
+/// Whether a batch only waits for those before it.
+fn writes_nothing(batch: &Batch) -> bool {
+    let Batch { changes, resting, limits, unused_flows, claims } = batch;
+    changes.is_empty()
+        && resting.is_empty()
+        && limits.is_empty()
+        && unused_flows.is_empty()
+        && claims.is_empty()
 }

@@ -21,11 +21,19 @@ pub(crate) enum Operation {
     Read,
     /// A write of a batch, in the order of the batches.
     Write,
+    /// The same, where nothing but the end of those before it is waited for. It goes to the disk together with them.
+    Flush,
     /// The call of a database write, and its answer.
     There,
     Back,
     /// Nothing happens for this number of milliseconds.
     Wait(u64),
+}
+
+impl Operation {
+    fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::Flush)
+    }
 }
 
 /// The result of an operation.
@@ -98,7 +106,7 @@ impl Device {
             inner.broken = false;
             let (void, waiting) = std::mem::take(&mut inner.waiting)
                 .into_iter()
-                .partition::<VecDeque<_>, _>(|ticket| ticket.operation == Operation::Write);
+                .partition::<VecDeque<_>, _>(|ticket| ticket.operation.is_write());
             inner.waiting = waiting;
             std::mem::take(&mut inner.writes).into_iter().chain(void)
         };
@@ -164,9 +172,11 @@ impl Device {
             let took =
                 if slow { world.within(200..=SLOW_MS_MAX) } else { world.within(0..=faults.device_ms) };
             let device = self.clone();
-            if ticket.operation == Operation::Write {
+            if ticket.operation.is_write() {
                 let until = {
                     let mut inner = self.inner();
+                    let joins = ticket.operation == Operation::Flush && !inner.writes.is_empty();
+                    let took = if joins { 0 } else { took };
                     inner.writes.push_back(ticket);
                     inner.busy_until = inner.busy_until.max(world.now()) + took;
                     if slow {
@@ -185,7 +195,7 @@ impl Device {
     fn finish_write(&self, world: &World) {
         // A power cut has removed all writes in progress.
         let Some(ticket) = self.inner().writes.pop_front() else { return };
-        let fate = self.fate(Operation::Write, world);
+        let fate = self.fate(ticket.operation, world);
         if fate != Fate::Done {
             self.inner().broken = true;
         }
@@ -194,9 +204,9 @@ impl Device {
 
     fn fate(&self, operation: Operation, world: &World) -> Fate {
         let faults = &world.config.faults;
-        let writes = matches!(operation, Operation::Write | Operation::There);
+        let writes = operation.is_write() || operation == Operation::There;
         let inner = self.inner();
-        if operation == Operation::Write && inner.broken {
+        if operation.is_write() && inner.broken {
             return Fate::Failed(StoreError::Unavailable("a write before it failed".to_owned()));
         }
         if writes && inner.full {
@@ -207,7 +217,7 @@ impl Device {
             return Fate::Done;
         }
         let error = StoreError::Unavailable("input or output error".to_owned());
-        if operation == Operation::Write && world.chance(500) {
+        if operation.is_write() && world.chance(500) {
             world.count("fault: written, but told as failed");
             Fate::DoneUntold(error)
         } else {

@@ -196,6 +196,14 @@ impl<T: 'static> Way<T> {
         }
         let Self { call, from, to, polls, reply, serve } = self;
         let (world_of_job, hang_up) = (world.clone(), reply.clone());
+        // The call of a worker that has gone away since may still arrive, and that worker is not in touch.
+        let is_gone = reply.borrow().as_ref().is_some_and(oneshot::Sender::is_canceled);
+        let polls = polls && !is_gone;
+        if let Host::Worker(worker) = from
+            && polls
+        {
+            world.see(Seen::InTouch { worker, called: true });
+        }
         let job = world.spawn(Host::Server(to), async move {
             let output = serve(live).await;
             Way::<T>::go_back(&world_of_job, call, from, to, reply, output);
@@ -205,7 +213,11 @@ impl<T: 'static> Way<T> {
     }
 
     fn go_back(world: &Rc<World>, call: u64, from: Host, to: usize, reply: Reply<T>, output: T) {
-        world.take_open(|open| open.call == call);
+        for open in world.take_open(|open| open.call == call) {
+            if let (Host::Worker(worker), true) = (from, open.polls) {
+                world.see(Seen::InTouch { worker, called: false });
+            }
+        }
         if world.network.is_cut(from, to) {
             world.network.lost.borrow_mut().push(reply);
             return;

@@ -10,7 +10,7 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 use windlass_store::{
-    AttemptId, Change, JournalEntry, JournalKind, Loaded, Now, Outcome as Committed, Service,
+    AttemptId, Change, JournalEntry, JournalKind, Loaded, Now, Outcome as Committed, Service, SessionId,
 };
 
 use super::{
@@ -277,10 +277,14 @@ fn job_of(
     });
     let running: Vec<_> = jobs.into_iter().filter(|(_, act)| act.state == ActState::Ready).collect();
     // A device has one job at a time, because the step holds its lock. Another one goes on if an operator has unlocked the
-    // device: then the newest fence has it, of those that were published.
+    // device: then the newest fence has it, of those that were published. One that is claimed for this service only waits
+    // for its publish.
     let named = addressed.answer.attempt;
     let is_named = |(key, act): &&(ActKey, &Act)| Some(task.job_number(*key, act.attempt)) == named;
-    let is_published = |key: ActKey| loaded.claims.iter().any(|claim| claim.key == key);
+    let is_published = |key: ActKey| {
+        let claim = loaded.claims.iter().find(|claim| claim.key == key);
+        claim.map(|claim| claim.session == SessionId::AFAR)
+    };
     let newest =
         || running.iter().rev().max_by_key(|(key, _)| (is_published(*key), fence_of_device(task, *key)));
     let job = running.iter().find(is_named).or_else(newest);

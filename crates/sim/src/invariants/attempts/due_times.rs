@@ -156,7 +156,8 @@ impl DueTimes {
         for (key, act) in task.open_acts() {
             let next = match act.state {
                 ActState::Delayed { until } => Some((What::Next(key, act.attempt), until)),
-                ActState::Ready if !self.claimed.contains(&(task.id, key, act.attempt)) => {
+                // Somebody has an overdue attempt, and its end is awaited.
+                ActState::Ready if !act.overdue && !self.claimed.contains(&(task.id, key, act.attempt)) => {
                     self.start_by(task, key).map(|at| (What::StartWithin(key, act.attempt), at))
                 }
                 _ => None,
