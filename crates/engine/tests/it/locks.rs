@@ -8,7 +8,7 @@ use std::{
 
 use futures_executor::block_on;
 use windlass_core::{ActState, Awaited, Command, Flow, LockRef, Name, TaskId};
-use windlass_engine::{Committer, EngineError, Exchange, Said, WorkerReport};
+use windlass_engine::{Committer, EngineError, Exchange, WorkerReport};
 use windlass_store::{memory::MemorySink, resident::Resident};
 
 use crate::{
@@ -74,14 +74,15 @@ fn a_task_that_requests_a_lock_while_a_batch_is_decided_gets_it() {
     let of_second = worker.take();
     assert_eq!((of_first.id.task, of_second.id.task), (first, second));
 
-    // One batch ends the first task, and hears of the second one, which does not wait for the lock yet.
-    let report =
-        |token: &str, said| WorkerReport { token: token.to_owned(), said: Ok(said), logs: Vec::new() };
-    let reports = vec![report(&of_first.token, ok()), report(&of_second.token, Said::Running(None))];
+    // One batch ends the first task, and looks at the second one, which does not wait for the lock yet.
+    let reports = vec![WorkerReport { token: of_first.token.clone(), said: Ok(ok()), logs: Vec::new() }];
     let call = Exchange { claim_requests: None, reports, ..worker.call(0) };
     let mut told = pin!(world.engine.exchange(call, world.now()));
+    let mut resumed = pin!(world.engine.tell(second, Command::Resume { by: None }));
     let mut context = Context::from_waker(Waker::noop());
-    assert!(told.as_mut().poll(&mut context).is_pending());
+    assert!(
+        told.as_mut().poll(&mut context).is_pending() && resumed.as_mut().poll(&mut context).is_pending()
+    );
     let other = Committer::new(world.engine.clone());
     store.hold_next(Verb::Locks);
     {
@@ -96,6 +97,7 @@ fn a_task_that_requests_a_lock_while_a_batch_is_decided_gets_it() {
         block_on(commit);
     }
     world.drive(told).unwrap();
+    world.drive(resumed).unwrap();
     world.pass(100);
     assert_eq!(holder(&world, "disk"), Some(second));
 }
