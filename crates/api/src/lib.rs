@@ -6,6 +6,7 @@
 
 mod access;
 mod alarm;
+mod audit;
 mod batch;
 mod bulk;
 mod device;
@@ -35,6 +36,7 @@ mod worker;
 
 pub use access::*;
 pub use alarm::*;
+pub use audit::*;
 pub use batch::*;
 pub use bulk::*;
 pub use device::*;

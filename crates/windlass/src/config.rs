@@ -117,6 +117,8 @@ pub(crate) struct ServerConfig {
     pub(crate) keep_tasks: Span,
     /// How long log lines are kept.
     pub(crate) keep_logs: Span,
+    /// How long the audit log is kept.
+    pub(crate) keep_audit: Span,
     /// Who may use the server.
     pub(crate) access: AccessConfig,
     /// The limits of one client.
@@ -161,6 +163,7 @@ impl ServerConfig {
             store: given.store.or(file.store).as_deref().unwrap_or(STORE_DEFAULT).parse()?,
             keep_tasks: given.keep_tasks.or(file.keep_tasks).unwrap_or(Span::from_ms(keep.tasks.0)),
             keep_logs: given.keep_logs.or(file.keep_logs).unwrap_or(Span::from_ms(keep.logs.0)),
+            keep_audit: given.keep_audit.or(file.keep_audit).unwrap_or(Span::from_ms(keep.audit.0)),
             access,
             clients: clients(
                 given.client_connections.or(file.client_connections),
@@ -192,6 +195,7 @@ impl ServerConfig {
         Retention {
             tasks: Millis(self.keep_tasks.ms),
             logs: Millis(self.keep_logs.ms),
+            audit: Millis(self.keep_audit.ms),
             keeps_unannounced: self.brokers.announces(),
             messages_until: None,
         }
@@ -247,6 +251,7 @@ impl ServerConfig {
             store: Some(self.store.to_string()),
             keep_tasks: Some(self.keep_tasks),
             keep_logs: Some(self.keep_logs),
+            keep_audit: Some(self.keep_audit),
             client_connections: Some(self.clients.connections),
             client_body_mib: Some(self.clients.body_bytes >> 20),
             resident_mib: Some(match self.resident {
@@ -349,7 +354,7 @@ mod tests {
         let config = ServerConfig::load(given, Some(&path)).unwrap();
         assert_eq!(
             config.to_toml().unwrap(),
-            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\nkeep_tasks = \"2160h\"\nkeep_logs = \"1m\"\n\
+            "[server]\nlisten = \"127.0.0.1:7800\"\nstore = \"sqlite:x.db\"\nkeep_tasks = \"2160h\"\nkeep_logs = \"1m\"\nkeep_audit = \"8760h\"\n\
              client_connections = 2048\nclient_body_mib = 64\nresident_mib = 256\n\n[access]\ntokens = false\n"
         );
         let retention = config.retention();

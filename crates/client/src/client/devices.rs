@@ -17,9 +17,6 @@ use crate::Error;
 /// The most devices of a page, so that long lists need few calls.
 const PAGE_ITEMS: &str = "1000";
 
-/// The same as a number.
-const PAGE_ITEMS_MAX: usize = 1000;
-
 impl Client {
     /// Declares devices: creates them, or replaces those with the same names. At most 10,000 and 8 MiB at a time.
     ///
@@ -75,20 +72,7 @@ impl Client {
         filter: &[(&str, String)],
         limit: usize,
     ) -> Result<List<DeviceMessage>, Error> {
-        let mut list = List { items: Vec::new(), next: None };
-        loop {
-            let room = (limit - list.items.len()).min(PAGE_ITEMS_MAX);
-            let mut query: Vec<(&str, Cow<'_, str>)> =
-                filter.iter().map(|(name, value)| (*name, value.as_str().into())).collect();
-            query.push(("limit", room.to_string().into()));
-            query.extend(list.next.take().map(|cursor| ("cursor", cursor.into())));
-            let page: List<DeviceMessage> = self.get_with(&["v1", "device-messages"], &query).await?;
-            list.items.extend(page.items);
-            list.next = page.next;
-            if list.next.is_none() || list.items.len() >= limit {
-                return Ok(list);
-            }
-        }
+        self.newest(&["v1", "device-messages"], filter, limit).await
     }
 
     /// Takes a device from its task; the next task that waits gets it. The device is not stopped.

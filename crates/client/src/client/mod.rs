@@ -6,6 +6,7 @@
 
 mod access;
 mod alarms;
+mod audit;
 mod bulk;
 mod devices;
 mod events;

@@ -12,6 +12,9 @@ use crate::Error;
 /// The limit protects against servers whose pages never end.
 const PAGES_MAX: usize = 1000;
 
+/// The most items of a page.
+const PAGE_ITEMS_MAX: usize = 1000;
+
 /// The parameters of the query, by name.
 type Query<'a> = [(&'a str, Cow<'a, str>)];
 
@@ -52,6 +55,30 @@ impl Client {
             None => Ok(list),
             Some(_) => Err(self.endless(path, format!("the list continues after {PAGES_MAX} pages"))),
         }
+    }
+
+    /// Reads at most `limit` items of a list whose pages may have fewer items than asked for.
+    pub(super) async fn newest<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        filter: &[(&str, String)],
+        limit: usize,
+    ) -> Result<List<T>, Error> {
+        let mut list = List { items: Vec::new(), next: None };
+        for _ in 0..PAGES_MAX {
+            let room = (limit - list.items.len()).min(PAGE_ITEMS_MAX);
+            let mut query: Vec<(&str, Cow<'_, str>)> =
+                filter.iter().map(|(name, value)| (*name, value.as_str().into())).collect();
+            query.push(("limit", room.to_string().into()));
+            query.extend(list.next.take().map(|cursor| ("cursor", cursor.into())));
+            let page: List<T> = self.get_with(path, &query).await?;
+            list.items.extend(page.items);
+            list.next = page.next;
+            if list.next.is_none() || list.items.len() >= limit {
+                return Ok(list);
+            }
+        }
+        Err(self.endless(path, format!("the list continues after {PAGES_MAX} pages")))
     }
 
     fn endless(&self, path: &[&str], detail: String) -> Error {

@@ -123,8 +123,13 @@ async fn what_a_server_did_that_leaves_is_free_at_once(mut world: World) {
 }
 
 /// Deletes everything that has ended.
-const KEEPS_NOTHING: Retention =
-    Retention { tasks: Millis(0), logs: Millis(0), keeps_unannounced: false, messages_until: None };
+const KEEPS_NOTHING: Retention = Retention {
+    tasks: Millis(0),
+    logs: Millis(0),
+    audit: Millis(0),
+    keeps_unannounced: false,
+    messages_until: None,
+};
 
 /// Every way in which the leader of a service writes, beside settling what applications enqueued.
 async fn write_each_way(

@@ -108,6 +108,7 @@ impl Walk {
             let retention = Retention {
                 tasks: Millis(60_000),
                 logs: Millis(30_000),
+                audit: Millis(30_000),
                 keeps_unannounced,
                 messages_until: None,
             };

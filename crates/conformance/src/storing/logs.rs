@@ -91,6 +91,7 @@ async fn numbers_of_lines_never_come_again(mut world: World) {
     let retention = Retention {
         tasks: Millis::from_secs(3600),
         logs: Millis::from_secs(30),
+        audit: Millis::from_secs(60),
         keeps_unannounced: false,
         messages_until: None,
     };

@@ -260,6 +260,7 @@ async fn members_go_with_their_task(mut world: World) {
     let retention = Retention {
         tasks: Millis::from_secs(60),
         logs: Millis::from_secs(60),
+        audit: Millis::from_secs(60),
         keeps_unannounced: false,
         messages_until: None,
     };

@@ -66,7 +66,7 @@ async fn announced(world: &mut World, told: &[&Unannounced]) {
 }
 
 async fn sweep(world: &mut World, keeps_unannounced: bool) {
-    let retention = Retention { tasks: DAY, logs: DAY, keeps_unannounced, messages_until: None };
+    let retention = Retention { tasks: DAY, logs: DAY, audit: DAY, keeps_unannounced, messages_until: None };
     let now = world.now;
     for _ in 0..100 {
         if world.store().sweep(&retention, None, now, 100).await.expect("a sweep succeeds") == 0 {

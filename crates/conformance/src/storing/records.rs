@@ -18,6 +18,7 @@ topic![
     a_journal_is_read_from_its_newest_entry,
     a_journal_forgets_what_was_kept_long_enough,
     messages_for_which_there_is_no_room_go_the_oldest_first,
+    an_audit_entry_has_the_fate_of_the_change_before_it,
 ];
 
 fn name(name: &str) -> Name {
@@ -164,8 +165,13 @@ async fn a_journal_forgets_what_was_kept_long_enough(mut world: World) {
     world.pass(Millis(HOUR.0 * 25));
     let later = world.now.wall;
     write(&mut world, &[entry(JournalKind::DeviceMessage, "pump", later, "later")]).await;
-    let retention =
-        Retention { tasks: HOUR, logs: Millis(HOUR.0 * 48), keeps_unannounced: false, messages_until: None };
+    let retention = Retention {
+        tasks: HOUR,
+        logs: Millis(HOUR.0 * 48),
+        audit: Millis(HOUR.0 * 48),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     let sweep = async |world: &mut World| {
         let now = world.now;
         while world.store().sweep(&retention, None, now, 100).await.expect("sweeping succeeds") > 0 {}
@@ -231,4 +237,32 @@ async fn messages_for_which_there_is_no_room_go_the_oldest_first(mut world: Worl
     }
     assert_eq!(swept, [1, 2]);
     assert_eq!(read(&mut world, None, 10).await.len(), 1, "jobs stay");
+}
+
+async fn an_audit_entry_has_the_fate_of_the_change_before_it(mut world: World) {
+    let at = world.now.wall;
+    let record = create(&mut world, RecordKind::Trigger, "nightly", "1").await;
+    let stale = RecordChange { before: record.version + 7, ..RecordChange::update(&record, body("2")) };
+    let audit = |text: &str| Change::Audit(entry(JournalKind::Audit, "nightly", at, text));
+    let journal = Change::Journal(vec![entry(JournalKind::TriggerFired, "nightly", at, "fired")]);
+    let changes = vec![
+        audit("about nothing"),
+        Change::Record(stale),
+        audit("stale"),
+        audit("stale as well"),
+        Change::Record(RecordChange::update(&record, body("3"))),
+        audit("one"),
+        audit("another one"),
+        journal,
+        audit("of the journal"),
+    ];
+    let outcomes = world.commit(changes).await;
+    let (no, yes) = (Outcome::Conflict, Outcome::Committed);
+    assert_eq!(outcomes, [&no, &no, &no, &no, &yes, &yes, &yes, &yes, &yes].map(Clone::clone));
+    world.reopen().await;
+    let query =
+        JournalQuery { kind: JournalKind::Audit, subject: Some(name("nightly")), before: None, limit: 10 };
+    let found = world.store().journal(&query).await.expect("reading a journal succeeds");
+    let found: Vec<_> = found.iter().map(|(_, entry)| &*entry.body).collect();
+    assert_eq!(found, [&b"of the journal"[..], b"another one", b"one"]);
 }

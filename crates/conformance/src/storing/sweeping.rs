@@ -26,8 +26,13 @@ topic![
 
 const HOUR: Millis = Millis::from_secs(3600);
 const DAY: Millis = Millis::from_secs(24 * 3600);
-const RETENTION: Retention =
-    Retention { tasks: Millis(DAY.0 * 3), logs: DAY, keeps_unannounced: false, messages_until: None };
+const RETENTION: Retention = Retention {
+    tasks: Millis(DAY.0 * 3),
+    logs: DAY,
+    audit: DAY,
+    keeps_unannounced: false,
+    messages_until: None,
+};
 
 async fn sweep(world: &mut World, limit: usize) -> u64 {
     let now = world.now;

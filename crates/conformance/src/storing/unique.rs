@@ -128,8 +128,13 @@ async fn what_was_deleted_stands_no_more(mut world: World) {
     let first = submit(&mut world, &flow, "a").await;
     world.apply(first, Command::Cancel { by: None }).await;
     world.pass(Millis(10));
-    let retention =
-        Retention { tasks: Millis(5), logs: Millis(5), keeps_unannounced: false, messages_until: None };
+    let retention = Retention {
+        tasks: Millis(5),
+        logs: Millis(5),
+        audit: Millis(5),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     let now = world.now;
     world.store().sweep(&retention, None, now, 100).await.expect("a sweep succeeds");
     assert!(world.find(first).await.is_none());

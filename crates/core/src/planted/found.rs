@@ -104,6 +104,8 @@ impl Bug {
         Self::RolloutPauseIgnored,
         Self::RollbackListCut,
         Self::RolloutKeyForgotten,
+        Self::AuditedAnyway,
+        Self::AuditForgotten,
     ];
 
     /// Bugs that no world of the simulator shows, each with the test that finds it. Each test was seen to fail with the

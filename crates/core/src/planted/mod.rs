@@ -230,6 +230,10 @@ pub enum Bug {
     RollbackListCut,
     /// The tasks of a rollout have no idempotency keys.
     RolloutKeyForgotten,
+    /// The audit log has entries about changes that failed.
+    AuditedAnyway,
+    /// The audit log has no entries.
+    AuditForgotten,
 }
 
 /// Whether bugs can be planted in this build; it must not be used in production then.

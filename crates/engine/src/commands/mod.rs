@@ -1,6 +1,7 @@
 //! Commands to the engine: to tasks, alarms, flows and queues.
 
 mod access;
+mod audit;
 mod devices;
 mod flows_on_disk;
 pub(crate) mod leaders;
@@ -24,6 +25,8 @@ use crate::{
 };
 
 pub use access::*;
+pub(crate) use audit::current_operation;
+pub use audit::{AuditFilter, AuditRecord, AuditedOperation, audited};
 pub use devices::*;
 pub(crate) use flows_on_disk::FlowsOnDisk;
 pub use leaders::*;

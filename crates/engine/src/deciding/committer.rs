@@ -20,6 +20,7 @@ use windlass_store::{Change, Envelope, Now, Outcome, StoreError};
 use crate::{
     Engine, EngineError, Notice,
     deciding::{
+        audit,
         batch::{Basis, Batch, Place},
         evaluation::{Deciding, Elsewhere},
         follow_ups::Layer,
@@ -182,6 +183,7 @@ impl Committer {
         let decided_at = batch.now;
         let (changes, parts) =
             batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
+        let (changes, parts) = audit::add_entries(changes, parts, operations, decided_at.wall);
         let mut sent = self.sent(&changes);
         let joining = take_joins(&mut sent, &changes, &parts);
         let led = open.iter().find_map(|place| operations[place.0].led);

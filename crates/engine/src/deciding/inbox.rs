@@ -13,6 +13,8 @@ use windlass_core::{
 
 use windlass_store::{Change, Claimed, Envelope, Leadership, Loaded, LogLine, Signal, StoreError, SubmitKey};
 
+use crate::{AuditedOperation, commands::current_operation};
+
 /// One thing to decide and commit.
 #[derive(Debug)]
 pub(crate) enum Item {
@@ -145,15 +147,20 @@ pub(crate) struct Operation {
     pub(crate) added: usize,
     /// The lease of the service that these items are of. If it is lost, none of them is committed any more.
     pub(crate) led: Option<Leadership>,
+    /// What the audit log records about its changes.
+    pub(crate) audited: Option<Arc<AuditedOperation>>,
     pub(crate) reply: oneshot::Sender<Replies>,
 }
 
 impl Operation {
+    fn new(led: Option<Leadership>, items: Vec<Item>, reply: oneshot::Sender<Replies>) -> Self {
+        Self { items, settled: Vec::new(), added: 0, led, audited: current_operation(), reply }
+    }
+
     /// Messages for whose outcome nobody waits.
     pub(crate) fn of_messages(messages: Vec<Envelope>) -> Self {
         let (reply, _) = oneshot::channel();
-        let items = messages.into_iter().map(Item::Message).collect();
-        Self { items, settled: Vec::new(), added: 0, led: None, reply }
+        Self::new(None, messages.into_iter().map(Item::Message).collect(), reply)
     }
 
     /// Adds messages that must be delivered before the operation is answered.
@@ -243,7 +250,7 @@ impl Inbox {
     /// As [`Inbox::decide`], by the leader of a service.
     pub(crate) async fn decide_as(&self, led: Option<Leadership>, items: Vec<Item>) -> Replies {
         let (reply, answer) = oneshot::channel();
-        self.put(Operation { items, settled: Vec::new(), added: 0, led, reply });
+        self.put(Operation::new(led, items, reply));
         answer
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("the server is shutting down".to_owned())))
@@ -252,7 +259,7 @@ impl Inbox {
     /// Puts items in without waiting for their results.
     pub(crate) fn post(&self, items: Vec<Item>) {
         let (reply, _) = oneshot::channel();
-        self.put(Operation { items, settled: Vec::new(), added: 0, led: None, reply });
+        self.put(Operation::new(None, items, reply));
     }
 
     fn put(&self, operation: Operation) {
@@ -331,7 +338,7 @@ mod tests {
         let (one, other) = (led(Service::Timekeeping), led(Service::Enqueuing));
         for led in [None, one, None, one, other, None, one] {
             let (reply, _) = oneshot::channel();
-            inbox.put(Operation { items: probes(1), settled: Vec::new(), added: 0, led, reply });
+            inbox.put(Operation::new(led, probes(1), reply));
         }
         let taken = [4, 2, 1].map(|_| inbox.take(100).len());
         assert_eq!(taken, [4, 2, 1]);

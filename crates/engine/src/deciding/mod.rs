@@ -2,6 +2,7 @@
 //! them and commits the changes.
 
 mod alarm_work;
+pub(crate) mod audit;
 mod batch;
 mod children;
 mod committer;

@@ -143,8 +143,13 @@ fn nothing_is_deleted_by_a_server_that_was_paused() {
     let mut worker = two.one.worker(1);
     let attempt = worker.take();
     worker.report(&attempt.token, ok());
-    let retention =
-        Retention { tasks: Millis(0), logs: Millis(0), keeps_unannounced: false, messages_until: None };
+    let retention = Retention {
+        tasks: Millis(0),
+        logs: Millis(0),
+        audit: Millis(0),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     let sweep = |world: &World| {
         let janitor = Janitor::new(world.engine.clone(), retention, || Millis(0));
         world.drive(janitor.run_once(world.now())).unwrap()

@@ -36,6 +36,7 @@ pub(super) fn begin(world: &Rc<World>, server: usize, live: &Rc<Live>) {
         let retention = Retention {
             tasks: Millis(KEPT_MS + world.below(20_000)),
             logs: Millis(world.within(1_000..=20_000)),
+            audit: Millis(world.within(1_000..=20_000)),
             keeps_unannounced: world.config.announces,
             messages_until: None,
         };

@@ -5,6 +5,7 @@ mod accepted_tasks;
 mod alarms;
 mod announced_events;
 mod attempts;
+mod audit_log;
 mod children;
 mod devices;
 mod effects;
@@ -78,6 +79,7 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::new(reasons::Reasons::new(config)),
         Box::<children::Children>::default(),
         Box::<announced_events::AnnouncedEvents>::default(),
+        Box::<audit_log::AuditLog>::default(),
         Box::<service_leases::ServiceLeases>::default(),
         Box::<leaders::Leaders>::default(),
         Box::<trigger_instants::TriggerInstants>::default(),

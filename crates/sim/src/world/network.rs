@@ -10,6 +10,8 @@ use std::{
 };
 
 use futures_channel::oneshot;
+use windlass_core::Actor;
+use windlass_engine::{AuditedOperation, audited};
 
 use super::{Host, JobId, World};
 use crate::{actors::Live, judge::Seen};
@@ -205,7 +207,10 @@ impl<T: 'static> Way<T> {
             world.see(Seen::InTouch { worker, called: true });
         }
         let job = world.spawn(Host::Server(to), async move {
-            let output = serve(live).await;
+            let output = match from {
+                Host::Person(_) => audited(by_operator(from), serve(live)).await,
+                _ => serve(live).await,
+            };
             Way::<T>::go_back(&world_of_job, call, from, to, reply, output);
         });
         let hang_up: Rc<dyn Fn()> = Rc::new(move || answer(&hang_up, Err(Broken)));
@@ -230,6 +235,12 @@ impl<T: 'static> Way<T> {
         }
         world.after_with(world.latency(), "answer arrives", call, move |_| answer(&reply, Ok(output)));
     }
+}
+
+/// What operators ask for is audited.
+fn by_operator(host: Host) -> AuditedOperation {
+    let by = Some(Actor { name: format!("{host:?}").into(), claimed: true });
+    AuditedOperation { operation: "simulated".into(), by, address: None }
 }
 
 fn answer<T>(reply: &Reply<T>, output: Result<T, Broken>) {

@@ -37,6 +37,9 @@ pub enum Change {
     Record(RecordChange),
     /// Entries of journals.
     Journal(Vec<JournalEntry>),
+    /// An entry of the audit log about the change before it in the same commit. It is written with that change, or not at all:
+    /// if that one fails, so does this one.
+    Audit(JournalEntry),
     /// Log lines of attempts that go on.
     Logs(Vec<LogLine>),
     /// These were announced and leave the outbox. An event that has left it already does not conflict.

@@ -1,5 +1,5 @@
-//! Journals: the history of triggers, devices and rollouts. Entries are only added; the janitor deletes those
-//! that were kept long enough.
+//! Journals: the history of triggers, devices and rollouts, and the audit log. Entries are only added; the janitor deletes
+//! those that were kept long enough.
 
 use std::sync::Arc;
 
@@ -21,11 +21,14 @@ pub enum JournalKind {
     DeviceMessage,
     /// A rollout was changed, or could not start a task. The subject is the rollout.
     Rollout,
+    /// Somebody changed something. The subject is the name of that. Written by [`Change::Audit`](super::Change::Audit).
+    Audit,
 }
 
 impl JournalKind {
     /// All kinds, in the order in which they are exported.
-    pub const ALL: [Self; 4] = [Self::TriggerFired, Self::DeviceJob, Self::DeviceMessage, Self::Rollout];
+    pub const ALL: [Self; 5] =
+        [Self::TriggerFired, Self::DeviceJob, Self::DeviceMessage, Self::Rollout, Self::Audit];
 
     /// Its number in stores and archives, which stays the same in every version of the program.
     #[must_use]
@@ -35,6 +38,7 @@ impl JournalKind {
             Self::DeviceJob => 2,
             Self::DeviceMessage => 3,
             Self::Rollout => 4,
+            Self::Audit => 5,
         }
     }
 
@@ -50,6 +54,7 @@ impl JournalKind {
         let before = |kept: Millis| Timestamp(now.0.saturating_sub_unsigned(kept.0));
         match self {
             Self::TriggerFired | Self::DeviceJob | Self::Rollout => before(retention.logs),
+            Self::Audit => before(retention.audit),
             Self::DeviceMessage => {
                 let old = before(retention.logs.min(DAY));
                 retention.messages_until.map_or(old, |until| old.max(until))

@@ -149,6 +149,8 @@ pub struct Retention {
     pub tasks: Millis,
     /// Log lines, and entries of journals that are not kept for less.
     pub logs: Millis,
+    /// The audit log.
+    pub audit: Millis,
     /// Tasks of which something is in the outbox stay until it was announced. Without it nobody announces anything, and
     /// the outbox keeps nothing.
     pub keeps_unannounced: bool,
@@ -162,6 +164,7 @@ impl Default for Retention {
         Self {
             tasks: Millis::from_secs(30 * DAY),
             logs: Millis::from_secs(7 * DAY),
+            audit: Millis::from_secs(365 * DAY),
             keeps_unannounced: false,
             messages_until: None,
         }

@@ -30,6 +30,7 @@ impl Scheduler {
             | Change::Limit(_)
             | Change::Record(_)
             | Change::Journal(_)
+            | Change::Audit(_)
             | Change::Logs(_)
             | Change::Announced(_)
             | Change::Probe => {}

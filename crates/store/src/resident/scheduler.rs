@@ -100,6 +100,7 @@ impl Scheduler {
             Change::Record(change) => self.stage_record(change),
             Change::Consume(_)
             | Change::Journal(_)
+            | Change::Audit(_)
             | Change::Logs(_)
             | Change::Announced(_)
             | Change::Probe => {}

@@ -119,6 +119,7 @@ pub(crate) fn fits(change: &Change, rows: &impl RowView) -> Outcome {
             | Change::Queue(_)
             | Change::Limit(_)
             | Change::Journal(_)
+            | Change::Audit(_)
             | Change::Key(_)
             | Change::Logs(_)
             | Change::Announced(_)

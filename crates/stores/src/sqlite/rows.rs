@@ -187,6 +187,10 @@ impl<'c> Rows<'c> {
                 self.records.append(entries)?;
                 entries.last().map(|entry| entry.at)
             }
+            Change::Audit(entry) => {
+                self.records.append(std::slice::from_ref(entry))?;
+                Some(entry.at)
+            }
             Change::Key(KeyChange { key, task, at }) => {
                 insert_submit_key(&mut self.insert_submit_key, key, *task, *at, true)?;
                 Some(*at)

@@ -124,6 +124,7 @@ fn members_go_when_their_task_does_a_little_at_a_time() {
     let retention = Retention {
         tasks: Millis::from_secs(60),
         logs: Millis::from_secs(60),
+        audit: Millis::from_secs(60),
         keeps_unannounced: false,
         messages_until: None,
     };

@@ -47,8 +47,13 @@ fn a_child_that_succeeded_stays_until_the_topmost_above_it_has_ended() {
     child.task = Task { input: input.into(), ..(*child.task).clone() }.into();
     write(&sink, child.run(1));
     assert_eq!(child.task.kept_for(), Some(top.task.id));
-    let retention =
-        Retention { tasks: Millis(1), logs: Millis(1), keeps_unannounced: false, messages_until: None };
+    let retention = Retention {
+        tasks: Millis(1),
+        logs: Millis(1),
+        audit: Millis(1),
+        keeps_unannounced: false,
+        messages_until: None,
+    };
     let sweep = || wait(sink.sweep(&retention, now(DAY), 1000)).unwrap();
     let is_there = || wait(sink.load(&[child.task.id])).unwrap()[0].is_some();
     sweep();
@@ -101,6 +106,7 @@ fn ended_tasks_go_with_all_their_rows_and_nothing_else_does() {
     let retention = Retention {
         tasks: Millis::from_secs(24 * 3600),
         logs: Millis::from_secs(30 * 24 * 3600),
+        audit: Millis::from_secs(30 * 24 * 3600),
         keeps_unannounced: false,
         messages_until: None,
     };
@@ -149,6 +155,7 @@ fn a_key_is_kept_a_day_though_its_task_goes_sooner() {
     let retention = Retention {
         tasks: Millis::from_secs(60),
         logs: Millis::from_secs(60),
+        audit: Millis::from_secs(60),
         keeps_unannounced: false,
         messages_until: None,
     };
@@ -170,6 +177,7 @@ fn log_lines_have_a_retention_of_their_own() {
     let retention = Retention {
         tasks: Millis::from_secs(3600),
         logs: Millis::from_secs(24 * 3600),
+        audit: Millis::from_secs(24 * 3600),
         keeps_unannounced: false,
         messages_until: None,
     };
@@ -195,6 +203,7 @@ fn tasks_of_one_status_do_not_hide_behind_one_that_stays() {
     let retention = Retention {
         tasks: Millis::from_secs(24 * 3600),
         logs: Millis::from_secs(24 * 3600),
+        audit: Millis::from_secs(24 * 3600),
         keeps_unannounced: false,
         messages_until: None,
     };

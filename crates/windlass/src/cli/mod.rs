@@ -4,6 +4,7 @@
 //! program. Their output goes through [`output`]; [`exit`] maps their errors to exit codes.
 
 mod alarm;
+mod audit;
 mod bench;
 mod calls;
 mod completions;
@@ -115,6 +116,9 @@ enum Command {
     /// Access tokens: who may do what
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// The audit log: who changed what
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Alarms: problems that need an operator
     #[command(subcommand)]
     Alarm(alarm::AlarmCommand),
@@ -198,6 +202,7 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Rollout(command) => block_on(command.run(&connection.open()?)),
         Command::Trigger(command) => block_on(command.run(&connection.open()?)),
         Command::Token(command) => block_on(command.run(&connection.open()?)),
+        Command::Audit(command) => block_on(command.run(&connection.open()?)),
         Command::Alarm(command) => block_on(command.run(&connection.open()?)),
         Command::Bench(args) => block_on(args.run(&connection.output())),
         Command::Export(args) => block_on(args.export()),

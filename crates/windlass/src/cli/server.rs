@@ -52,6 +52,10 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_LOGS")]
     pub(crate) keep_logs: Option<Span>,
 
+    /// How long to keep the audit log [default: 365d]
+    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_AUDIT")]
+    pub(crate) keep_audit: Option<Span>,
+
     /// The most connections of one client address; behind a balancer all clients share one address [default:
     /// 2048]
     #[arg(long, value_name = "N", env = "WINDLASS_SERVER_CLIENT_CONNECTIONS")]
@@ -115,6 +119,7 @@ impl ServerArgs {
             store: self.store,
             keep_tasks: self.keep_tasks,
             keep_logs: self.keep_logs,
+            keep_audit: self.keep_audit,
             client_connections: self.client_connections,
             client_body_mib: self.client_body_mib,
             resident_mib: self.resident_mib,

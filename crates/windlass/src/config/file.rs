@@ -104,6 +104,8 @@ pub(crate) struct ServerSection {
     pub(crate) keep_tasks: Option<Span>,
     /// How long log lines are kept.
     pub(crate) keep_logs: Option<Span>,
+    /// How long the audit log is kept.
+    pub(crate) keep_audit: Option<Span>,
     /// The most connections of one client.
     pub(crate) client_connections: Option<usize>,
     /// The most MiB that the request bodies of one client may take at once.

@@ -311,9 +311,7 @@ fn entry(entry: &DeviceLogEntry) -> api::DeviceLogEntry {
         at: view::time(entry.at),
         kind: match entry.kind {
             JournalKind::DeviceMessage => api::DeviceLogKind::Message,
-            JournalKind::DeviceJob | JournalKind::TriggerFired | JournalKind::Rollout => {
-                api::DeviceLogKind::Job
-            }
+            _ => api::DeviceLogKind::Job,
         },
         // What cannot be read was written by a newer version, or is damaged: the other entries are still shown.
         data: serde_json::from_slice::<Box<RawValue>>(&entry.body)

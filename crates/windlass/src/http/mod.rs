@@ -12,6 +12,7 @@
 mod access;
 mod alarms;
 mod answer;
+mod audit;
 mod device_messages;
 mod devices;
 mod exchange;
@@ -59,7 +60,7 @@ pub(crate) use submit::{LABEL_BYTES_MAX, enqueued::EnqueuedReader, idempotency::
 pub(crate) use tasks::{events::event_document, view, view::status};
 pub(crate) use tokens::new_secret;
 
-use access::Access;
+use access::{Access, AuditedOperations};
 use answer::problem::Refused;
 use serving::{
     budget::{BODY_BYTES_PER_CLIENT_DEFAULT, BODY_WINDOW_DEFAULT, BodyBudget},
@@ -189,11 +190,12 @@ pub fn router(app: Arc<App>) -> Router {
 fn answering(routes: OpenApiRouter<Arc<App>>, app: Arc<App>, hosts: Hosts) -> Router {
     let (router, contract) = routes.split_for_parts();
     let without_query = Arc::new(request::WithoutQuery::of(&contract));
+    let audited = Arc::new(AuditedOperations::of(&contract));
     router
         .route_layer(middleware::from_fn_with_state(without_query, request::refuse_unread))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state((app.clone(), hosts), guard::around))
+        .layer(middleware::from_fn_with_state((app.clone(), hosts, audited), guard::around))
         .with_state(app)
 }
 

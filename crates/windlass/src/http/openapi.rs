@@ -13,8 +13,8 @@ use utoipa::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    App, alarms, answer::bytes_response, device_messages, devices, exchange, flows, health, jobs, leaders,
-    limits, locks, metrics, queues, rollouts, servers, tasks, tasks::classic::ClassicTask,
+    App, alarms, answer::bytes_response, audit, device_messages, devices, exchange, flows, health, jobs,
+    leaders, limits, locks, metrics, queues, rollouts, servers, tasks, tasks::classic::ClassicTask,
     tasks::classic_queue::ClassicQueue, tokens, triggers, workers,
 };
 
@@ -39,6 +39,7 @@ use super::{
         (name = "rollouts", description = "A flow for each device of a fleet, a few at a time"),
         (name = "triggers", description = "What starts tasks by itself: schedules, and requests"),
         (name = "tokens", description = "Access tokens: who may do what"),
+        (name = "audit", description = "Who changed what"),
         (name = "alarms", description = "What an operator must see"),
         (name = "server", description = "The server itself, and others on its store"),
     ),
@@ -86,6 +87,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .merge(rollouts::routes())
         .merge(triggers::routes())
         .merge(tokens::routes())
+        .merge(audit::routes())
         .merge(alarms::routes())
         .merge(servers::routes())
         .merge(health::routes())

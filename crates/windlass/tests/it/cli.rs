@@ -99,7 +99,7 @@ fn an_address_that_others_can_reach_must_be_meant() {
     let output = Command::new(PROGRAM).args(["server", "--print-config"]).output().unwrap();
     assert_eq!(
         text(&output.stdout),
-        "[server]\nlisten = \"127.0.0.1:7700\"\nstore = \"sqlite:windlass.db\"\nkeep_tasks = \"720h\"\nkeep_logs = \"168h\"\nclient_connections = 2048\nclient_body_mib = 64\nresident_mib = 256\n\n[access]\ntokens = false\n"
+        "[server]\nlisten = \"127.0.0.1:7700\"\nstore = \"sqlite:windlass.db\"\nkeep_tasks = \"720h\"\nkeep_logs = \"168h\"\nkeep_audit = \"8760h\"\nclient_connections = 2048\nclient_body_mib = 64\nresident_mib = 256\n\n[access]\ntokens = false\n"
     );
 }
 

@@ -124,6 +124,10 @@ impl Tables {
                 entries.iter().for_each(|entry| self.saw(entry.at));
                 self.records.append(entries);
             }
+            Change::Audit(entry) => {
+                self.saw(entry.at);
+                self.records.append(std::slice::from_ref(entry));
+            }
             Change::Logs(lines) => self.write_logs(lines),
             Change::Announced(announced) => self.forget_announced(announced),
             Change::Probe => {}

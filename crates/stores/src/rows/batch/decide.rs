@@ -66,6 +66,7 @@ impl Deciding {
             Change::Key(change) => self.write_key(&change.key, change.task, change.at, true),
             Change::Record(change) => self.write_record(change),
             Change::Journal(entries) => self.writes.journal.extend(entries.iter().cloned()),
+            Change::Audit(entry) => self.writes.journal.push(entry.clone()),
             Change::Logs(lines) => self.writes.logs.extend(lines.iter().cloned()),
             Change::Announced(announced) => self.writes.announced.extend_from_slice(announced),
             Change::Probe => self.writes.probe = true,

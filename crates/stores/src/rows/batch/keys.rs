@@ -63,6 +63,7 @@ impl Keys {
                 Change::Queue(_)
                 | Change::Limit(_)
                 | Change::Journal(_)
+                | Change::Audit(_)
                 | Change::Announced(_)
                 | Change::Probe => {}
             }

@@ -10,6 +10,7 @@
 //!           handler, with a Grant: asks it about what is in the body
 //! ```
 
+mod audited;
 mod failures;
 mod grant;
 mod known;
@@ -34,6 +35,7 @@ use failures::{Failures, Verdict};
 use known::{KNOWN_FOR, KnownToken, KnownTokens};
 use table::{Need, Rule, Scoped};
 
+pub(crate) use audited::AuditedOperations;
 pub(crate) use grant::Grant;
 
 /// How often the last uses of tokens are stored.

@@ -96,6 +96,7 @@ const TABLE: &[(&str, &str, Need, Scoped)] = &[
     ("GET", "/v1/alarms", Viewer, Server),
     ("POST", "/v1/alarms/{id}/acknowledge", Operator, Server),
     ("POST", "/v1/alarms/{id}/resolve", Operator, Server),
+    ("GET", "/v1/audit", Admin, Server),
     ("GET", "/v1/device-messages", Viewer, Server),
     ("GET", "/v1/devices", Viewer, Server),
     ("POST", "/v1/devices", Operator, Server),
@@ -167,6 +168,23 @@ const TABLE: &[(&str, &str, Need, Scoped)] = &[
     ("GET", "/v1/workers", Viewer, Server),
 ];
 
+/// Operations that change something and have no entry in the audit log: they are what programs do all the time, and what comes
+/// of them has its own history.
+const UNAUDITED: &[(&str, &str)] = &[
+    ("POST", "/api/asyncwork"),
+    ("POST", "/v1/leaders/{name}"),
+    ("POST", "/v1/leaders/{name}/resign"),
+    ("POST", "/v1/tasks"),
+    ("POST", "/v1/tasks/batch"),
+    ("POST", "/v1/triggers/{name}"),
+    ("POST", "/v1/worker/exchange"),
+];
+
+/// Whether the audit log records the changes of an operation.
+pub(super) fn is_audited(method: &str, route: &str) -> bool {
+    method != "GET" && !UNAUDITED.contains(&(method, route))
+}
+
 /// The rule of an operation. The route is as the router has it, with the names of its parts.
 pub(super) fn rule(method: &Method, route: &str) -> Option<Rule> {
     static RULES: OnceLock<HashMap<(&'static str, &'static str), Rule>> = OnceLock::new();
@@ -209,6 +227,14 @@ mod tests {
     }
 
     #[test]
+    fn operations_that_are_not_audited_exist() {
+        for (method, route) in UNAUDITED {
+            assert!(TABLE.iter().any(|(other, of, ..)| (other, of) == (method, route)), "{method} {route}");
+        }
+        assert!(is_audited("DELETE", "/v1/tokens/{name}") && !is_audited("GET", "/v1/tokens"));
+    }
+
+    #[test]
     fn a_head_is_ruled_as_its_get() {
         let rule = |method| super::rule(&method, "/v1/tokens");
         assert_eq!(rule(Method::HEAD), Some(Rule { need: Admin, scoped: Server }));
@@ -217,10 +243,11 @@ mod tests {
     }
 
     #[test]
-    fn only_admins_change_flows_and_tokens_and_what_needs_admins_is_about_the_server() {
+    fn only_admins_change_flows_and_tokens_and_read_the_audit_log_and_that_is_about_the_server() {
         for (method, route, need, scoped) in TABLE {
-            let is_of_admins =
-                (route.starts_with("/v1/flows/{") && *method == "PUT") || route.starts_with("/v1/tokens");
+            let is_of_admins = (route.starts_with("/v1/flows/{") && *method == "PUT")
+                || route.starts_with("/v1/tokens")
+                || *route == "/v1/audit";
             assert_eq!(*need == Admin, is_of_admins, "{method} {route}");
             // Roles that cannot be limited need no scope.
             assert!(*need != Admin || *scoped == Server, "{method} {route}");

@@ -60,7 +60,7 @@ impl Caller {
 }
 
 /// Who acts: the token says it, and without one the client itself.
-fn actor(parts: &Parts) -> Result<Option<Actor>, Refused> {
+pub(crate) fn actor(parts: &Parts) -> Result<Option<Actor>, Refused> {
     match parts.extensions.get::<Grant>().and_then(Grant::actor) {
         Some(actor) => Ok(Some(actor)),
         None => claimed(&parts.headers),

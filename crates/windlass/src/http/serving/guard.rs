@@ -17,7 +17,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use crate::http::{App, access, answer::problem::Refused};
+use windlass_engine::audited;
+
+use crate::http::{
+    App,
+    access::{self, AuditedOperations},
+    answer::problem::Refused,
+};
 
 /// What requests that meet no route are counted under.
 const OTHER: &str = "other";
@@ -40,7 +46,7 @@ impl Hosts {
 
 /// Goes around every request.
 pub(crate) async fn around(
-    State((app, hosts)): State<(Arc<App>, Hosts)>,
+    State((app, hosts, audited)): State<(Arc<App>, Hosts, Arc<AuditedOperations>)>,
     route: Option<MatchedPath>,
     request: Request,
     next: Next,
@@ -48,7 +54,7 @@ pub(crate) async fn around(
     let method = request.method().clone();
     let route = route.as_ref().map(MatchedPath::as_str);
     let response = match check(hosts, &method, request.uri(), request.headers()) {
-        Ok(()) => admitted(&app, route, request, next).await,
+        Ok(()) => admitted(&app, &audited, route, request, next).await,
         Err(refused) => refused.into_response(),
     };
     let route = route.unwrap_or(OTHER);
@@ -57,19 +63,26 @@ pub(crate) async fn around(
 }
 
 /// Lets the handler answer, if the caller may ask.
-async fn admitted(app: &Arc<App>, route: Option<&str>, request: Request, next: Next) -> Response {
-    if app.access.is_none() {
-        return next.run(request).await;
-    }
+async fn admitted(
+    app: &Arc<App>,
+    operations: &AuditedOperations,
+    route: Option<&str>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut parts, body) = request.into_parts();
-    match access::admit(app, route, &mut parts).await {
-        Ok(grant) => {
-            parts.extensions.insert(grant.clone());
-            let response = next.run(Request::from_parts(parts, body)).await;
-            access::until_revoked(app, &grant, response)
-        }
-        Err(refused) => refused.into_response(),
-    }
+    let grant = match access::admit(app, route, &mut parts).await {
+        Ok(grant) => grant,
+        Err(refused) => return refused.into_response(),
+    };
+    parts.extensions.insert(grant.clone());
+    let operation = operations.find(route, &parts);
+    let answering = next.run(Request::from_parts(parts, body));
+    let response = match operation {
+        Some(operation) => audited(operation, answering).await,
+        None => answering.await,
+    };
+    access::until_revoked(app, &grant, response)
 }
 
 fn check(hosts: Hosts, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {

@@ -1,5 +1,6 @@
 //! Who may do what: every operation, with every role, in scope and out of it. And what the refusals say.
 
+mod audit;
 mod matrix;
 mod operations;
 

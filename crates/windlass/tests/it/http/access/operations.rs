@@ -73,7 +73,7 @@ pub(super) fn expected(id: &str) -> Option<(&'static [&'static str], Scope)> {
         | "pause_trigger" | "resume_trigger" => (ACT, None),
         "pause_queue" | "resume_queue" | "submit_task" | "submit_batch" | "change_tasks" | "cancel_task"
         | "pause_task" | "resume_task" | "rerun_task" | "send_signal" | "resolve_step" => (ACT, Of),
-        "apply_flow" | "list_tokens" | "create_token" | "revoke_token" => (RULE, None),
+        "apply_flow" | "list_audit_log" | "list_tokens" | "create_token" | "revoke_token" => (RULE, None),
         "get_attempt" | "exchange" => (WORK, Of),
         _ => return Option::None,
     })
