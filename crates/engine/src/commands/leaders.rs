@@ -66,9 +66,8 @@ pub(crate) struct Watched(Mutex<Seen>);
 #[derive(Debug, Default)]
 struct Seen {
     locks: BTreeMap<LockName, SeenLock>,
-    /// The connection to the store when they were seen. After a failover to a replica that was behind, a version may
-    /// come a second time.
-    connected: u64,
+    /// The state of the store in which they were seen, by [`Engine::versions_come_once_in`].
+    state: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -81,12 +80,12 @@ struct SeenLock {
 
 impl Watched {
     /// The version at which this lock's leader has not renewed for its lease and `more`. `now` is a time after the lock was
-    /// read.
-    fn over(&self, lock: &Lock, more: Millis, now: Millis, connected: u64) -> Option<u64> {
+    /// read, and `state` the state of the store before it was read.
+    fn over(&self, lock: &Lock, more: Millis, now: Millis, state: u64) -> Option<u64> {
         let lease = lock.leader.as_ref()?.lease.min(LEASE_MAX);
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if watched.connected != connected {
-            *watched = Seen { connected, ..Seen::default() };
+        if watched.state != state {
+            *watched = Seen { state, ..Seen::default() };
         }
         let first = SeenLock { version: lock.version, since: now, asked: now };
         let seen = watched.locks.entry(lock.name.clone()).or_insert(first);
@@ -112,8 +111,9 @@ impl Engine {
     pub async fn campaign(&self, campaign: &Campaign, uptime: Uptime<'_>) -> Result<Election, EngineError> {
         let Campaign { number, leader, renews } = campaign;
         let name = leader_lock(&leader.name).ok_or(EngineError::InvalidLeaderName)?;
+        let state = self.versions_come_once_in();
         let found = self.lock_in_use(&name).await?;
-        let over = found.as_ref().and_then(|lock| self.lease_over(lock, uptime()));
+        let over = found.as_ref().and_then(|lock| self.watched.over(lock, Millis(0), uptime(), state));
         let leads = found.as_ref().is_some_and(|lock| lock.fence_of(*number).is_some());
         if found.is_some() && !leads && over.is_none() {
             return Ok(Election { lock: found, fence: None });
@@ -146,17 +146,16 @@ impl Engine {
         uptime: Uptime<'_>,
     ) -> Result<Option<(Lock, Arc<Leader>)>, EngineError> {
         let name = leader_lock(name).ok_or(EngineError::InvalidLeaderName)?;
+        let state = self.versions_come_once_in();
         let Some(lock) = self.lock_in_use(&name).await? else { return Ok(None) };
-        let is_over = self.lease_over(&lock, uptime()).is_some();
+        let is_over = self.watched.over(&lock, Millis(0), uptime(), state).is_some();
         Ok(lock.leader.clone().filter(|_| !is_over).map(|leader| (lock, leader)))
     }
 
-    fn lease_over(&self, lock: &Lock, now: Millis) -> Option<u64> {
-        self.over_for(lock, Millis(0), now)
-    }
-
-    fn over_for(&self, lock: &Lock, more: Millis, now: Millis) -> Option<u64> {
-        self.watched.over(lock, more, now, self.store.cluster().map_or(0, Cluster::connected))
+    /// The state of the store in which each version of a lock comes once: after a failed write, or after a failover to a
+    /// replica that was behind, a version may come a second time.
+    fn versions_come_once_in(&self) -> u64 {
+        self.store.cluster().map_or_else(|| self.store.generation(), Cluster::connected)
     }
 
     /// Frees locks of leaders that have not renewed for their lease and [`DEAD_LEADER_KEPT`], at most `limit` of those
@@ -171,6 +170,7 @@ impl Engine {
         uptime: Uptime<'_>,
     ) -> Result<(u64, Option<LockName>), EngineError> {
         let after = after.unwrap_or_else(before_leader_locks);
+        let state = self.versions_come_once_in();
         let locks = self.store.locks(Some(&after), limit).await?;
         let is_last = locks.len() < limit;
         let mut deposed = 0;
@@ -180,7 +180,7 @@ impl Engine {
                 return Ok((deposed, None));
             }
             place = Some(lock.name.clone());
-            if let Some(version) = self.over_for(&lock, DEAD_LEADER_KEPT, uptime()) {
+            if let Some(version) = self.watched.over(&lock, DEAD_LEADER_KEPT, uptime(), state) {
                 let lock = self.change_lock(lock.name, LockCommand::Depose { version }).await?;
                 deposed += u64::from(lock.version > version && lock.leader.is_none());
             }

@@ -4,16 +4,21 @@
 use std::{
     future::Future,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
     task::{Context, Poll, Waker},
 };
 
 use futures_executor::block_on;
 use windlass_conformance::{Gate, claim};
-use windlass_core::{ActKey, Backoff, Command, Failure, Flow, Name, Outcome, Pause, Retry, TaskId};
-use windlass_engine::{Committer, Exchange, ReportStatus, Said, WorkerReport};
+use windlass_core::{
+    ActKey, Backoff, Command, Failure, Flow, Leader, Millis, Name, Outcome, Pause, Retry, TaskId,
+};
+use windlass_engine::{Campaign, Committer, Exchange, ReportStatus, Said, WorkerReport, services::Janitor};
 use windlass_store::{
-    ClaimRequest,
+    ClaimRequest, Retention,
     memory::{MemorySink, SharedStore},
     resident::Resident,
 };
@@ -331,4 +336,44 @@ fn what_was_claimed_for_a_session_that_never_heard_of_it_is_handed_out_anew() {
     assert!(passed > 5_000, "one poll may have been sent before another server gave it");
     assert_eq!((attempt.id.attempt, world.task(id).state.steps[0].forward.deaths), (1, 0));
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+}
+
+#[test]
+fn the_lease_of_a_leader_is_not_counted_from_a_write_that_failed() {
+    const LEASE: u64 = 4_000;
+    let Gated { world, gate, faulty } = Gated::new();
+    let uptime = Arc::new(AtomicU64::new(0));
+    let time = || Millis(uptime.load(SeqCst));
+    let campaign = |number| {
+        let leader = Leader { name: "a".into(), id: "host".into(), value: "".into(), lease: Millis(LEASE) };
+        Campaign { number, leader, renews: None }
+    };
+    let janitor = Janitor::new(world.engine.clone(), Retention::default(), {
+        let uptime = uptime.clone();
+        move || Millis(uptime.load(SeqCst))
+    });
+    // A candidate is elected, and the janitor sees its lock before that is on disk.
+    gate.close();
+    let first = campaign(1);
+    {
+        let mut elected = pin!(world.engine.campaign(&first, &time));
+        assert!(poll(elected.as_mut()).is_pending());
+        let committer = Committer::new(world.engine.clone());
+        let mut commit = pin!(committer.run_once(|| world.now()));
+        assert!(poll(commit.as_mut()).is_pending(), "the write waits");
+        block_on(janitor.run_once(world.now())).unwrap();
+        gate.fail();
+        block_on(commit);
+        assert!(ready(elected).is_err(), "it is not on disk");
+    }
+    assert!(block_on(faulty.store.load(&[])).unwrap().is_empty());
+    // The next leader gets the same version.
+    uptime.store(LEASE, SeqCst);
+    let fence = world.drive(world.engine.campaign(&campaign(2), &time)).unwrap().fence;
+    assert!(fence.is_some());
+    uptime.store(LEASE + 10, SeqCst);
+    let other = world.drive(world.engine.campaign(&campaign(3), &time)).unwrap();
+    assert_eq!(other.fence, None, "the leader has just been elected");
+    uptime.store(2 * LEASE + 10, SeqCst);
+    assert!(world.drive(world.engine.campaign(&campaign(3), &time)).unwrap().fence.is_some());
 }
