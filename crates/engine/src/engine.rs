@@ -22,7 +22,7 @@ use windlass_schedule::ScheduleError;
 use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
-    Counts, Feed, RerunRefusal, Rounds, Tokens,
+    Counts, Feed, Observer, RerunRefusal, Rounds, Tokens,
     commands::{
         ACCESS_TOKENS_MAX, AccessTokenFault, DEVICES_APPLIED_MAX, FlowsOnDisk, ROLLOUTS_MAX,
         ROLLOUTS_OPEN_MAX, TRIGGERS_MAX, leaders::Watched,
@@ -70,6 +70,7 @@ pub struct Engine {
     /// Set when a rollout was changed on this server.
     pub(crate) rollouts_changed: Signal,
     pub(crate) flows_on_disk: FlowsOnDisk,
+    pub(crate) observer: OnceLock<Arc<dyn Observer>>,
 }
 
 /// Why the engine refused a request. Nothing was changed.
@@ -303,6 +304,7 @@ impl Engine {
             triggers_changed: Signal::default(),
             rollouts_changed: Signal::default(),
             flows_on_disk: FlowsOnDisk::default(),
+            observer: OnceLock::new(),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Real servers for tests: PostgreSQL, MariaDB, Redis, RabbitMQ, Kafka, ElasticMQ, Mosquitto, Consul, etcd, ZooKeeper and
-//! HAProxy as children of the test, without containers.
+//! Real servers for tests: PostgreSQL, MariaDB, Redis, RabbitMQ, Kafka, ElasticMQ, Mosquitto, Consul, etcd, ZooKeeper,
+//! HAProxy and Prometheus as children of the test, without containers.
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
@@ -47,6 +47,7 @@ mod mosquitto;
 mod postgres;
 mod process;
 mod product;
+mod prometheus;
 mod proxy;
 mod rabbitmq;
 mod rabbitmq_cluster;
@@ -68,6 +69,7 @@ pub use missing::{SKIPS_VARIABLE, note_skips};
 pub use mosquitto::MosquittoProduct;
 pub use postgres::PostgresProduct;
 pub use product::{Place, Product};
+pub use prometheus::PrometheusProduct;
 pub use proxy::Proxy;
 pub use rabbitmq::RabbitMqProduct;
 pub use rabbitmq_cluster::RabbitMqCluster;
@@ -96,6 +98,9 @@ pub type RabbitMq = Server<RabbitMqProduct>;
 
 /// HAProxy in front of other servers.
 pub type HaProxy = Server<HaProxyProduct>;
+
+/// Prometheus.
+pub type Prometheus = Server<PrometheusProduct>;
 
 /// A Mosquitto server: MQTT.
 pub type Mosquitto = Server<MosquittoProduct>;

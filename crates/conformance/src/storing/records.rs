@@ -242,6 +242,7 @@ async fn messages_for_which_there_is_no_room_go_the_oldest_first(mut world: Worl
 async fn an_audit_entry_has_the_fate_of_the_change_before_it(mut world: World) {
     let at = world.now.wall;
     let record = create(&mut world, RecordKind::Trigger, "nightly", "1").await;
+    let other = create(&mut world, RecordKind::Trigger, "hourly", "1").await;
     let stale = RecordChange { before: record.version + 7, ..RecordChange::update(&record, body("2")) };
     let audit = |text: &str| Change::Audit(entry(JournalKind::Audit, "nightly", at, text));
     let journal = Change::Journal(vec![entry(JournalKind::TriggerFired, "nightly", at, "fired")]);
@@ -250,7 +251,7 @@ async fn an_audit_entry_has_the_fate_of_the_change_before_it(mut world: World) {
         Change::Record(stale),
         audit("stale"),
         audit("stale as well"),
-        Change::Record(RecordChange::update(&record, body("3"))),
+        Change::Record(RecordChange::update(&other, body("3"))),
         audit("one"),
         audit("another one"),
         journal,

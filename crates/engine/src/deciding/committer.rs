@@ -181,8 +181,11 @@ impl Committer {
         put_off.retain(|(operation, _)| *operation < own);
         let item = |place: &Place| &operations[place.0].items[place.1];
         let decided_at = batch.now;
-        let (changes, parts) =
-            batch.into_changes(!self.engine.feed.is_idle(), self.engine.announcing.is_on());
+        let (changes, parts) = batch.into_changes(
+            !self.engine.feed.is_idle(),
+            self.engine.announcing.is_on(),
+            self.engine.observer.get().is_some(),
+        );
         let (changes, parts) = audit::add_entries(changes, parts, operations, decided_at.wall);
         let mut sent = self.sent(&changes);
         let joining = take_joins(&mut sent, &changes, &parts);
@@ -324,6 +327,9 @@ impl Committer {
     fn committed(&self, part: &TaskPart, now: Now) {
         let task = &part.loaded.task;
         self.engine.progress.forget_ended(task);
+        if let (Some(ends), Some(observer)) = (&part.ends, self.engine.observer.get()) {
+            ends.show(&**observer);
+        }
         for (session, attempt) in &part.stops {
             self.engine.cancel(*session, attempt, now);
         }

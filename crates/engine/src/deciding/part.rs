@@ -6,7 +6,10 @@ use windlass_core::{Effect, Event, TaskId};
 
 use windlass_store::{AttemptId, Loaded, LogLine, SessionId, TaskChange};
 
-use crate::deciding::{batch::Place, inbox::Reply};
+use crate::{
+    deciding::{batch::Place, inbox::Reply},
+    queries::observer::Ends,
+};
 
 /// An item that waits for the outcome of a change: it is part of the change, or was decided on its result.
 pub(super) struct Pending {
@@ -48,6 +51,8 @@ pub(super) struct TaskPart {
     pub(super) loaded: Loaded,
     /// The events, if there was a watcher when they were decided.
     pub(super) events: Option<Vec<Event>>,
+    /// The ends among the events, if this server is observed.
+    pub(super) ends: Option<Ends>,
     /// Attempts that workers must stop.
     pub(super) stops: Vec<(SessionId, AttemptId)>,
 }

@@ -4,6 +4,7 @@ mod counts;
 mod device_messages;
 mod feed;
 pub(crate) mod last_heard;
+pub(crate) mod observer;
 pub(crate) mod progress;
 pub(crate) mod queue_rates;
 mod why;
@@ -24,6 +25,7 @@ pub use counts::Counts;
 pub use device_messages::*;
 pub use feed::*;
 pub use last_heard::LastHeard;
+pub use observer::{AttemptEnd, Observer, TaskEnd};
 pub use why::*;
 
 impl Engine {

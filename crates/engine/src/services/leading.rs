@@ -77,6 +77,12 @@ impl Engine {
         self.leading.lease(Service::Intake).map(|lease| lease.until).filter(|until| now.mono < *until)
     }
 
+    /// Whether this server leads the service now. The only server of a store leads all services.
+    #[must_use]
+    pub fn leads_service(&self, service: Service, now: Now) -> bool {
+        self.leads(service, now).is_some()
+    }
+
     /// The leadership of the service, if this server leads it now. The only server of a store runs all services.
     pub(crate) fn leads(&self, service: Service, now: Now) -> Option<Led> {
         if self.store.cluster().is_none() {

@@ -82,6 +82,16 @@ pub struct OfferedAt {
     pub trouble: Option<(Timestamp, String)>,
 }
 
+impl Engine {
+    /// The modules whose attempts this server offers on a broker, and where.
+    #[must_use]
+    pub fn offered(&self) -> Vec<(Name, OfferedAt)> {
+        self.offering.with(|publishers| {
+            publishers.iter().map(|(module, publisher)| (module.clone(), publisher.place.clone())).collect()
+        })
+    }
+}
+
 impl Offering {
     /// Starts a queue publisher. The returned signal is set when there may be attempts for it.
     pub(crate) fn begin(&self, module: Name, session: SessionId, place: OfferedAt) -> Arc<Signal> {

@@ -161,6 +161,11 @@ impl Leases {
             let silent_now =
                 !heard_now && self.is_too_long(run.worker, touch.map_or(0, |touch| touch.last), now);
             let given_at = self.given.get(&run.id).copied().unwrap_or(0);
+            // The answer was in transit while a server with everything in memory restarted: the worker could not name the
+            // attempt in time (world 1795821583782659).
+            if !self.shared && given_at < self.server_started_at && self.server_started_at <= run.since {
+                continue;
+            }
             let timeout = known.task.action(run.id.key).map_or(0, |action| action.timeout.0);
             if silent_before || silent_now || now - given_at + TIMEOUT_NEAR_MS >= timeout {
                 continue;

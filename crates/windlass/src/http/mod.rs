@@ -121,10 +121,12 @@ impl App {
     /// An application over `engine`.
     #[must_use]
     pub fn new(engine: Arc<Engine>, clock: Arc<dyn Clock + Send + Sync>, clients: ClientLimits) -> Self {
+        let metrics = Metrics::default();
+        engine.observed_by(metrics.observer());
         Self {
             engine,
             clock,
-            metrics: Metrics::default(),
+            metrics,
             shutdown: Shutdown::default(),
             clients,
             bodies: BodyBudget::of_clients(&clients),

@@ -28,6 +28,7 @@ mod lead;
 mod malformed;
 mod migrate;
 mod modules;
+mod monitoring;
 mod rollouts;
 mod servers;
 mod site;

@@ -87,6 +87,6 @@ pub(crate) async fn exchange(
         answer.reports[index].status = ReportStatus::Invalid(detail);
     }
     answer.reports.iter().for_each(|report| app.metrics.report(&report.status));
-    app.metrics.handed_out(answer.attempts.len());
+    app.metrics.handed_out(&answer.attempts, app.now());
     Ok(json_response(StatusCode::OK, &AnswerBody::of(&answer)?))
 }

@@ -20,9 +20,13 @@ async fn what_passes_through_is_counted() {
     server.get("/v1/tasks/7").await;
     server.verb("/v1/queues/m/pause").await;
 
+    let request =
+        axum::http::Request::get("/metrics").header("accept", "application/openmetrics-text;q=0.8,*/*;q=0.1");
+    let open = server.send(request.body(axum::body::Body::empty()).unwrap()).await;
+    assert!(open.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    assert!(open.text.ends_with("# EOF\n") && open.text.matches("# EOF").count() == 1);
     let scraped = server.get("/metrics").await;
-    assert!(scraped.header("content-type").unwrap().starts_with("application/openmetrics-text"));
-    assert!(scraped.text.ends_with("# EOF\n") && scraped.text.matches("# EOF").count() == 1);
+    assert_eq!(scraped.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     for line in [
         "windlass_tasks_accepted_total 3",
         "windlass_tasks_repeated_total 1",
