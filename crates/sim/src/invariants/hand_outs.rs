@@ -118,17 +118,17 @@ impl HandOuts {
     /// Notes attempts that a change made ready, and those that wait no more.
     fn change(&mut self, change: &TaskChange, now: u64) {
         let task = &change.task;
-        self.waiting.retain(|(id, key), (attempt, ..)| {
-            *id != task.id
-                || waiting(task, Wakeup::Act(*key))
-                    .is_some_and(|wait| wait.attempt == *attempt && wait.ready.is_some())
-        });
-        for event in &change.events {
-            let EventKind::ActReady { key, attempt } = event.kind else { continue };
+        // What its worker must end, because it is overdue for example, is not handed out.
+        let module_of = |key: ActKey, attempt: u32| {
             let wait = waiting(task, Wakeup::Act(key)).filter(|wait| wait.attempt == attempt);
             let ready = wait.and_then(|wait| wait.ready).filter(|ready| ready.free == Free::HandOut);
-            if let Some(ready) = ready {
-                self.waiting.insert((task.id, key), (attempt, ready.module, now));
+            ready.map(|ready| ready.module)
+        };
+        self.waiting.retain(|(id, key), (attempt, ..)| *id != task.id || module_of(*key, *attempt).is_some());
+        for event in &change.events {
+            let EventKind::ActReady { key, attempt } = event.kind else { continue };
+            if let Some(module) = module_of(key, attempt) {
+                self.waiting.insert((task.id, key), (attempt, module, now));
             }
         }
     }
