@@ -16,6 +16,7 @@ mod follow;
 mod limits;
 mod locks;
 mod logs;
+mod metrics;
 mod pages;
 mod queues;
 mod request;

@@ -3,10 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+
+use super::site::Site;
 
 /// Latencies in milliseconds.
 #[derive(Debug, Default)]
@@ -51,11 +49,11 @@ pub(super) struct StoreCounts {
 }
 
 impl StoreCounts {
-    /// The sums of the counters of all these servers.
-    pub(super) async fn of(urls: &[String]) -> anyhow::Result<Self> {
+    /// The sums of the counters of all servers.
+    pub(super) async fn of(site: &Site) -> anyhow::Result<Self> {
         let mut all = Self::default();
-        for url in urls {
-            let metrics = metrics(url).await?;
+        for url in site.urls() {
+            let metrics = site.client(url)?.metrics().await?;
             let trips = counter(&metrics, "windlass_store_round_trips_total")?;
             all.round_trips = trips.map(|trips| trips + all.round_trips.unwrap_or(0.0));
             all.conflicts += counter(&metrics, "windlass_commit_conflicts_total")?.unwrap_or(0.0);
@@ -67,16 +65,6 @@ impl StoreCounts {
 fn counter(metrics: &str, name: &str) -> anyhow::Result<Option<f64>> {
     let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.map(|value| value.trim().parse().context("a metric is not a number")).transpose()
-}
-
-async fn metrics(url: &str) -> anyhow::Result<String> {
-    let address = url.strip_prefix("http://").context("the server's address is not an HTTP URL")?;
-    let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.context("cannot read the server's metrics")?;
-    Ok(answer)
 }
 
 /// CPU time a process has used, in milliseconds.

@@ -7,6 +7,7 @@
 
 mod balancer;
 mod measure;
+mod security;
 mod site;
 mod worker;
 
@@ -174,7 +175,7 @@ impl Workload {
 /// Measures `workload` with `n` tasks.
 pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow::Result<Measured> {
     let mut site = Site::start(setting).await?;
-    let clients = site.entrances().iter().map(|url| Client::new(url)).collect::<Result<Vec<_>, _>>()?;
+    let clients = site.entrances().iter().map(|url| site.client(url)).collect::<Result<Vec<_>, _>>()?;
     let client = clients[0].clone();
     // They would be counted with those of this run.
     let any = TaskFilter { limit: Some(1), brief: true, ..TaskFilter::default() };
@@ -182,7 +183,7 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
     ensure!(is_empty, "the store already has tasks: use an empty one");
     client.apply_flow(workload.as_str(), &workload.flow()?).await?;
     let server_rss_idle_mb = site.server_rss_mb()?;
-    let counts_before = StoreCounts::of(site.urls()).await?;
+    let counts_before = StoreCounts::of(&site).await?;
     let cpu_before = (site.cpu_ms()?, cpu_ms(std::process::id())?);
     let started = Instant::now();
     let (latencies, accepted) = match workload {
@@ -198,7 +199,7 @@ pub(crate) async fn run(workload: Workload, n: u64, setting: Setting) -> anyhow:
     wait_until_idle(&client, workload, &mut site).await?;
     let finished = started.elapsed();
     let server_rss_mb = site.server_rss_mb()?;
-    let counts_after = StoreCounts::of(site.urls()).await?;
+    let counts_after = StoreCounts::of(&site).await?;
     let cpu_after = (site.cpu_ms()?, cpu_ms(std::process::id())?);
     wait_until_counted(&client, workload, n).await?;
     site.stop().await?;

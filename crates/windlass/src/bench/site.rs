@@ -13,6 +13,7 @@ use windlass_client::Client;
 use super::{
     balancer,
     measure::{cpu_ms, rss_mb},
+    security::Entry,
     worker::{BROKER_VARIABLE, MODULE, ONE_WAY, WORKER_COMMAND, results_of},
 };
 use crate::supervisor::Supervisor;
@@ -41,6 +42,8 @@ pub(crate) struct Setting {
     pub(crate) broker: Option<String>,
     /// Whether workers send results over the broker.
     pub(crate) one_way: bool,
+    /// Whether servers ask for access tokens and encrypt connections.
+    pub(crate) secure: bool,
 }
 
 /// The servers, the workers, and the load balancer, if any. Dropping this kills them.
@@ -51,24 +54,25 @@ pub(super) struct Site {
     /// The address of the load balancer, if there is one.
     balancer: Option<String>,
     dir: PathBuf,
+    entry: Entry,
 }
 
 impl Site {
     /// Starts servers, and for each one a worker that serves `bench.*`.
     pub(super) async fn start(setting: Setting) -> anyhow::Result<Self> {
-        let Setting { store, servers, balanced, broker, one_way } = setting;
+        let Setting { store, servers, balanced, broker, one_way, secure } = setting;
         let dir = private_dir().context("cannot make a folder for the benchmark's store")?;
         let store = store.unwrap_or_else(|| format!("sqlite:{}", dir.join("bench.db").display()));
         let program = std::env::current_exe()?;
         let queue = format!("windlass-bench-{}", std::process::id());
         let config = broker.as_deref().map(|url| configure(&dir, url, &queue)).transpose()?;
         let processes = Supervisor::new(&program)?;
-        let mut site = Self { processes, workers: servers, urls: Vec::new(), balancer: None, dir };
+        let entry = if secure { Entry::secured(&dir).await? } else { Entry::default() };
+        let mut site = Self { processes, workers: servers, urls: Vec::new(), balancer: None, dir, entry };
         for number in 1..=servers {
             let mut server = Command::new(&program);
-            server
-                .args(["server", "--listen", "127.0.0.1:0", "--require-tokens=false"])
-                .env("WINDLASS_SERVER_STORE", &store);
+            server.args(["server", "--listen", "127.0.0.1:0"]).env("WINDLASS_SERVER_STORE", &store);
+            site.entry.arrange(&mut server, &site.dir);
             if let Some(config) = &config {
                 server.arg("--config").arg(config);
             }
@@ -83,6 +87,7 @@ impl Site {
         for (number, url) in entrances.iter().cycle().take(servers).enumerate() {
             let mut worker = Command::new(&program);
             worker.args([WORKER_COMMAND, url, &(SLOTS / servers).to_string()]);
+            site.entry.pass_to(&mut worker);
             if let Some(broker) = &broker {
                 // All users of the machine can see arguments, and the URL may contain a password.
                 worker.env(BROKER_VARIABLE, broker);
@@ -98,7 +103,7 @@ impl Site {
     }
 
     async fn wait_for_workers(&self) -> anyhow::Result<()> {
-        let client = Client::new(&self.urls[0])?;
+        let client = self.client(&self.urls[0])?;
         let connected = async {
             while client.workers().await?.items.len() < self.workers {
                 time::sleep(Duration::from_millis(10)).await;
@@ -106,6 +111,11 @@ impl Site {
             anyhow::Ok(())
         };
         time::timeout(PATIENCE, connected).await.context("the workers do not connect")?
+    }
+
+    /// A client of the server, or the balancer, at this address.
+    pub(super) fn client(&self, url: &str) -> anyhow::Result<Client> {
+        self.entry.client(url)
     }
 
     /// The addresses for workers and clients: the load balancer, or the servers.

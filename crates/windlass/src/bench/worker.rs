@@ -5,9 +5,9 @@ use std::{ffi::OsString, process::ExitCode, sync::Arc};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use windlass_brokers::Queue;
-use windlass_client::{Client, Failure, Handler, Job, Outcome, Worker};
+use windlass_client::{Failure, Handler, Job, Outcome, Worker};
 
-use super::measure::wall_us;
+use super::{measure::wall_us, security::Entry};
 
 /// Makes the program a bench worker. The arguments are the server's address and the number of concurrent
 /// attempts; with a broker in [`BROKER_VARIABLE`] also the queue and the way of the results.
@@ -80,11 +80,11 @@ fn serve(arguments: &[OsString]) -> anyhow::Result<()> {
             let builder = if way == ONE_WAY {
                 Worker::one_way(broker, Queue::new(results_of(queue)))
             } else {
-                Worker::builder(Client::new(server)?).over(broker)
+                Worker::builder(Entry::from_environment().client(server)?).over(broker)
             };
             builder.queue(MODULE, Queue::new(queue.as_ref()))
         }
-        _ => Worker::builder(Client::new(server)?),
+        _ => Worker::builder(Entry::from_environment().client(server)?),
     };
     let worker =
         builder.name("bench").concurrency(slots.parse()?).module(MODULE, None, Arc::new(Bench)).build()?;

@@ -36,6 +36,10 @@ pub(crate) struct BenchArgs {
     /// Workers send results over the broker too, and never connect to a server
     #[arg(long, requires = "broker")]
     pub(crate) one_way: bool,
+
+    /// With TLS and access tokens; openssl must be installed
+    #[arg(long, conflicts_with_all = ["balanced", "broker"])]
+    pub(crate) secure: bool,
 }
 
 impl ValueEnum for Workload {
@@ -74,6 +78,7 @@ impl BenchArgs {
             balanced: self.balanced,
             broker: self.broker,
             one_way: self.one_way,
+            secure: self.secure,
         };
         let measured = bench::run(self.workload, self.n, setting).await?;
         output.show_line(&measured, |measured, _| measured.to_string())?;
