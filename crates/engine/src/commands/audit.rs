@@ -16,12 +16,9 @@ use std::{
 };
 
 use windlass_core::{Actor, Name, Timestamp};
-use windlass_store::{JournalEntry, JournalKind, JournalQuery, Page, SCAN_MAX};
+use windlass_store::{JournalKind, Page};
 
-use crate::{Engine, EngineError, deciding::audit};
-
-/// Entries read at once.
-const PORTION: usize = 1_000;
+use crate::{Engine, EngineError, deciding::audit, queries::journal::JournalSearch};
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<AuditedOperation>>> = const { RefCell::new(None) };
@@ -107,7 +104,7 @@ impl AuditFilter {
 
 impl Engine {
     /// Entries of the audit log, the newest first: at most `limit` with numbers below `before`. A page may have fewer, even
-    /// none, while there are more: at most [`SCAN_MAX`] entries are looked at for one page.
+    /// none, while there are more: at most 10,000 entries are looked at for one page.
     ///
     /// # Errors
     /// When the store fails.
@@ -117,30 +114,11 @@ impl Engine {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Page<AuditRecord, u64>, EngineError> {
-        let kind = JournalKind::Audit;
-        let (mut items, mut before, mut seen) = (Vec::new(), before, 0);
-        while seen < SCAN_MAX {
-            let query = JournalQuery { kind, subject: filter.subject(), before, limit: PORTION };
-            let found: Vec<(u64, JournalEntry)> = self.on_disk(|| self.store.journal(&query)).await?;
-            let is_end = found.len() < PORTION;
-            seen += found.len();
-            for (number, entry) in found {
-                if filter.since.is_some_and(|since| entry.at < since) {
-                    return Ok(Page { items, next: None });
-                }
-                before = Some(number);
-                // What cannot be read was written by a newer version, or is damaged.
-                let record = audit::record(number, &entry).filter(|record| filter.wants(record));
-                items.extend(record);
-                if items.len() == limit {
-                    return Ok(Page { items, next: before });
-                }
-            }
-            if is_end {
-                return Ok(Page { items, next: None });
-            }
-        }
-        Ok(Page { items, next: before })
+        let (kind, subject) = (JournalKind::Audit, filter.subject());
+        let search = JournalSearch { kind, subject: subject.as_ref(), since: filter.since, before, limit };
+        // What cannot be read was written by a newer version, or is damaged.
+        let read = |number, entry| audit::record(number, &entry).filter(|record| filter.wants(record));
+        self.search_journal(search, read).await
     }
 }
 

@@ -2,12 +2,9 @@
 
 use serde::Deserialize;
 use windlass_core::{Name, Timestamp, TopicFilter};
-use windlass_store::{JournalEntry, JournalKind, JournalQuery, Page, SCAN_MAX};
+use windlass_store::{JournalEntry, JournalKind, Page};
 
-use crate::{DeviceLogEntry, Engine, EngineError};
-
-/// Messages read at once.
-const PORTION: usize = 1_000;
+use crate::{DeviceLogEntry, Engine, EngineError, queries::journal::JournalSearch};
 
 /// Which messages are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +40,7 @@ impl MessageFilter {
 
 impl Engine {
     /// Messages of devices, the newest first: at most `limit` with numbers below `before`. A page may have fewer, even none,
-    /// while there are more: at most [`SCAN_MAX`] messages are looked at for one page.
+    /// while there are more: at most 10,000 messages are looked at for one page.
     ///
     /// # Errors
     /// When the store fails.
@@ -54,29 +51,13 @@ impl Engine {
         limit: usize,
     ) -> Result<Page<KeptMessage, u64>, EngineError> {
         let kind = JournalKind::DeviceMessage;
-        let (mut items, mut before, mut seen) = (Vec::new(), before, 0);
-        while seen < SCAN_MAX {
-            let query = JournalQuery { kind, subject: filter.device.clone(), before, limit: PORTION };
-            let found = self.on_disk(|| self.store.journal(&query)).await?;
-            let is_end = found.len() < PORTION;
-            seen += found.len();
-            for (number, entry) in found {
-                if filter.since.is_some_and(|since| entry.at < since) {
-                    return Ok(Page { items, next: None });
-                }
-                before = Some(number);
-                if filter.wants(&entry) {
-                    let JournalEntry { subject: device, at, body, .. } = entry;
-                    items.push(KeptMessage { device, entry: DeviceLogEntry { number, at, kind, body } });
-                    if items.len() == limit {
-                        return Ok(Page { items, next: before });
-                    }
-                }
-            }
-            if is_end {
-                return Ok(Page { items, next: None });
-            }
-        }
-        Ok(Page { items, next: before })
+        let MessageFilter { device, since, .. } = filter;
+        let search = JournalSearch { kind, subject: device.as_ref(), since: *since, before, limit };
+        let message = |number, entry: JournalEntry| {
+            let JournalEntry { subject: device, at, body, .. } = entry;
+            KeptMessage { device, entry: DeviceLogEntry { number, at, kind, body } }
+        };
+        self.search_journal(search, |number, entry| filter.wants(&entry).then(|| message(number, entry)))
+            .await
     }
 }

@@ -3,6 +3,7 @@
 mod counts;
 mod device_messages;
 mod feed;
+pub(crate) mod journal;
 pub(crate) mod last_heard;
 pub(crate) mod observer;
 pub(crate) mod progress;

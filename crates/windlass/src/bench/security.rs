@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// Tells a server what to ask for.
+    /// Sets the certificate of a server and the tokens that it asks for.
     pub(super) fn arrange(&self, server: &mut Command, dir: &Path) {
         if self.0.is_none() {
             server.arg("--require-tokens=false");

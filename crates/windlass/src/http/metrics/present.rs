@@ -40,7 +40,7 @@ struct BuildLabels {
     version: &'static str,
 }
 
-/// What the store says.
+/// Counts from the store.
 struct InStore {
     queues: Vec<QueueState>,
     workers: Vec<SessionState>,
