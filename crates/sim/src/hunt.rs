@@ -49,7 +49,7 @@ fn kinds_of(bug: Bug) -> &'static [Kind] {
         | Bug::RecordedNotStarted
         | Bug::RolloutPauseIgnored
         | Bug::RollbackListCut => &[Kind::Rollouts],
-        Bug::RolloutKeyForgotten => &[Kind::Rollouts, Kind::Sweeps],
+        Bug::RolloutKeyForgotten => &[Kind::Rollouts, Kind::Sweeps, Kind::Stutters],
         _ => &[],
     }
 }
