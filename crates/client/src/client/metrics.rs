@@ -2,10 +2,7 @@
 
 use reqwest::Method;
 
-use super::{
-    Client,
-    request::{ANSWER_TIMEOUT, Details},
-};
+use super::{Client, request::Details};
 use crate::Error;
 
 impl Client {
@@ -14,11 +11,7 @@ impl Client {
     /// # Errors
     /// As every call: see [`Error`].
     pub async fn metrics(&self) -> Result<String, Error> {
-        let exchange = async {
-            let response = self.send(Method::GET, &["metrics"], Details::default()).await?;
-            response.text().await.map_err(|error| self.unreachable(error))
-        };
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, exchange).await;
-        answer.unwrap_or_else(|_| Err(self.unreachable(format!("no answer in {ANSWER_TIMEOUT:?}"))))
+        let body = self.body(Method::GET, &["metrics"], Details::default()).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 }

@@ -65,20 +65,28 @@ impl Client {
         details: Details<'_>,
     ) -> Result<T, Error> {
         let call = format!("{method} /{}", path.join("/"));
-        let timeout = details.timeout.unwrap_or(ANSWER_TIMEOUT);
-        let exchange = async {
-            let response = self.send(method, path, details).await?;
-            response.bytes().await.map_err(|error| self.unreachable(error))
-        };
-        let bytes = match tokio::time::timeout(timeout, exchange).await {
-            Ok(bytes) => bytes?,
-            Err(_) => return Err(self.unreachable(format!("no answer in {timeout:?}"))),
-        };
+        let bytes = self.body(method, path, details).await?;
         serde_json::from_slice(&bytes).map_err(|error| Error::Malformed {
             server: self.server().to_owned(),
             call,
             detail: error.to_string(),
         })
+    }
+
+    /// Sends a request and returns the body of its answer.
+    pub(crate) async fn body(
+        &self,
+        method: Method,
+        path: &[&str],
+        details: Details<'_>,
+    ) -> Result<Bytes, Error> {
+        let timeout = details.timeout.unwrap_or(ANSWER_TIMEOUT);
+        let exchange = async {
+            let response = self.send(method, path, details).await?;
+            response.bytes().await.map_err(|error| self.unreachable(error))
+        };
+        let answer = tokio::time::timeout(timeout, exchange).await;
+        answer.unwrap_or_else(|_| Err(self.unreachable(format!("no answer in {timeout:?}"))))
     }
 
     /// Sends a request and returns its answer after the headers have arrived. A refusal is an error.

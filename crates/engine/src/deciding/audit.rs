@@ -1,7 +1,5 @@
 //! Entries of the audit log: which items get one, and how they are stored.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use windlass_core::{
     Actor, Name, Timestamp,
@@ -68,9 +66,9 @@ fn is_refused(pending: &Pending) -> bool {
 }
 
 /// The entry about an item; `None` if the item changes nothing that an operator knows.
-fn entry(audited: &Arc<AuditedOperation>, item: &Item, at: Timestamp) -> Option<JournalEntry> {
+fn entry(audited: &AuditedOperation, item: &Item, at: Timestamp) -> Option<JournalEntry> {
     let (kind, name) = about(item)?;
-    let AuditedOperation { operation, by, address } = AuditedOperation::clone(audited);
+    let AuditedOperation { operation, by, address } = audited.clone();
     let stored = Stored {
         operation,
         by,

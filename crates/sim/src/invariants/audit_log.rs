@@ -27,8 +27,6 @@ impl Invariant for AuditLog {
     fn see(&mut self, seen: &Seen, _: &Truth, world: &World) -> Result<(), Violation> {
         let change = match seen {
             Seen::Written(change) => change,
-            // The next write is of another batch.
-            Seen::Staged(_) => return Ok(()),
             Seen::Moved(_) => {
                 *self = Self { imports: true, ..Self::default() };
                 return Ok(());

@@ -21,7 +21,7 @@ pub(crate) enum Operation {
     Read,
     /// A write of a batch, in the order of the batches.
     Write,
-    /// The same, where nothing but the end of those before it is waited for. It goes to the disk together with them.
+    /// A write of an empty batch: it ends with the writes before it.
     Flush,
     /// The call of a database write, and its answer.
     There,
