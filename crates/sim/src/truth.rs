@@ -115,6 +115,9 @@ impl Truth {
             }
             Change::Alarm(change) => {
                 if let Some(alarm) = &change.alarm {
+                    world.tell(|| {
+                        format!("alarm {}: {:?}, raised {} times", alarm.id, alarm.state, alarm.raised)
+                    });
                     self.alarms.insert(alarm.id.clone(), alarm.clone());
                 }
             }

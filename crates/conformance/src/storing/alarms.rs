@@ -12,6 +12,7 @@ use crate::{
 topic![
     an_alarm_is_kept_with_its_version,
     a_change_of_an_old_version_is_a_conflict,
+    a_change_fails_with_the_one_it_was_built_on,
     those_raised_last_are_listed_first,
     resolved_ones_are_listed_only_when_asked_for,
     an_unknown_alarm_is_not_there,
@@ -46,6 +47,32 @@ async fn an_alarm_is_kept_with_its_version(mut world: World) {
     let seen = stored(&mut world, &listed[0]).await;
     assert_eq!((seen.version, seen.alarm.state), (2, AlarmState::Acknowledged));
     assert_eq!(alarms(&mut world, false, 10).await, [seen.alarm]);
+}
+
+/// Two servers hear the same; one of them has more to tell. The version alone would let that pass.
+async fn a_change_fails_with_the_one_it_was_built_on(mut world: World) {
+    held(&mut world).await;
+    deliver(&mut world).await;
+    let listed = alarms(&mut world, false, 10).await;
+    let raised = stored(&mut world, &listed[0]).await;
+    let resolve = AlarmCommand::Resolve { by: None };
+    let alarm = &raised.alarm;
+    let again = AlarmCommand::Raise {
+        kind: alarm.kind,
+        task: alarm.task,
+        step: alarm.step.clone(),
+        message: alarm.message.clone(),
+    };
+    let apply = |alarm: &Alarm, command: &AlarmCommand, at| {
+        Alarm::apply(Some(alarm), &alarm.id, command, at).expect("it applies").expect("it changes")
+    };
+    let resolved = apply(alarm, &resolve, world.now.wall);
+    let raised_anew = apply(&resolved, &again, world.now.wall);
+    assert_eq!(tell(&mut world, &raised, &again).await, Outcome::Committed);
+    let change = |before, alarm| Change::Alarm(AlarmChange { before, alarm: Some(alarm), consumes: None });
+    let ours = vec![change(raised.version, resolved), change(raised.version + 1, raised_anew)];
+    assert_eq!(world.commit(ours).await, [Outcome::Conflict, Outcome::Conflict]);
+    assert_eq!(stored(&mut world, &listed[0]).await.version, raised.version + 1);
 }
 
 async fn a_change_of_an_old_version_is_a_conflict(mut world: World) {

@@ -47,8 +47,18 @@ impl Engine {
     /// # Errors
     /// When it does not exist or the store fails.
     pub async fn task(&self, id: TaskId) -> Result<Loaded, EngineError> {
-        let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
-        loaded.pop().flatten().ok_or_else(|| self.not_loaded(id))
+        // Read twice before it counts as unknown: a read from before its rows were damaged may have taken it out of the
+        // quarantine since the first time.
+        for _ in 0..2 {
+            let mut loaded = self.on_disk(|| self.store.load(std::slice::from_ref(&id))).await?;
+            if let Some(loaded) = loaded.pop().flatten() {
+                return Ok(loaded);
+            }
+            if let Some(damaged) = self.store.quarantine().error(id) {
+                return Err(damaged.into());
+            }
+        }
+        Err(EngineError::UnknownTask(id))
     }
 
     /// The task with this id, once it has ended.
@@ -70,11 +80,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// Why the store returned no task with this id: it does not exist, or its rows are damaged.
-    pub(crate) fn not_loaded(&self, id: TaskId) -> EngineError {
-        self.store.quarantine().error(id).map_or(EngineError::UnknownTask(id), EngineError::Store)
     }
 
     /// The state of a task that an application enqueued by SQL, if the task itself does not exist (yet).

@@ -23,6 +23,9 @@ const INTERVAL_MS: std::ops::RangeInclusive<u64> = 2_000..=15_000;
 /// The longest delay of an instant.
 const JITTER_MS_MAX: u64 = 3_000;
 
+/// How often the trigger is removed again once the world is calm.
+const REMOVED_EVERY_MS: u64 = 60_000;
+
 type Doing = Pin<Box<dyn Future<Output = Result<(), EngineError>>>>;
 
 /// Applies a flow and a trigger; removes the trigger when the world is calm.
@@ -46,6 +49,11 @@ pub(crate) async fn apply_trigger(world: Rc<World>, person: usize) {
         remove(&world, host).await;
     }
     world.end_to_submit();
+    // An earlier call may still be in transit to a slow server, and apply the trigger again.
+    loop {
+        world.sleep(REMOVED_EVERY_MS).await;
+        remove(&world, host).await;
+    }
 }
 
 async fn apply(world: &Rc<World>, host: Host, definition: TriggerDefinition) {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use windlass_core::{
-    Name,
+    AlarmId, Name,
     planted::{Bug, is_planted},
 };
 
@@ -25,12 +25,13 @@ pub struct BuiltOn {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Aggregate {
     Sender(Sender),
+    Alarm(AlarmId),
     Record(RecordKind, Name),
 }
 
 impl BuiltOn {
     /// The outcome of the next change. A change is a conflict if an earlier change has failed that it builds on: one of the
-    /// same task, lock or record, or the one that was to send the message that it consumes.
+    /// same task, lock, alarm or record, or the one that was to send the message that it consumes.
     /// An entry of the audit log has the fate of the change before it.
     pub fn decide(&mut self, change: &Change, rows: &impl RowView, claims: &impl ClaimView) -> Outcome {
         let is_alone = matches!(change, Change::Audit(_)) && !self.is_committed;
@@ -60,6 +61,7 @@ fn aggregate(change: &Change) -> Option<Aggregate> {
     match change {
         Change::Task(change) => Some(Aggregate::Sender(Sender::Task(change.task.id))),
         Change::Lock(change) => Some(Aggregate::Sender(Sender::Lock(change.lock.name.clone()))),
+        Change::Alarm(change) => Some(Aggregate::Alarm(change.alarm.as_ref()?.id.clone())),
         Change::Record(change) => Some(Aggregate::Record(change.kind, change.name.clone())),
         _ => None,
     }
