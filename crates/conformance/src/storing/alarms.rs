@@ -49,7 +49,7 @@ async fn an_alarm_is_kept_with_its_version(mut world: World) {
     assert_eq!(alarms(&mut world, false, 10).await, [seen.alarm]);
 }
 
-/// Two servers hear the same; one of them has more to tell. The version alone would let that pass.
+/// Two servers hear the same; one of them decides one more. The version alone would let that pass.
 async fn a_change_fails_with_the_one_it_was_built_on(mut world: World) {
     held(&mut world).await;
     deliver(&mut world).await;
