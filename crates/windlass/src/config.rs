@@ -22,6 +22,7 @@ use crate::{
     http::ClientLimits,
     job_api::JobApiSettings,
     task_list::{self, TaskListSettings},
+    webhooks::{self, WebhookSettings},
     wire::StoreUrl,
 };
 use file::ConfigFile;
@@ -131,6 +132,8 @@ pub(crate) struct ServerConfig {
     pub(crate) brokers: BrokerSettings,
     /// The task lists.
     pub(crate) task_lists: Vec<TaskListSettings>,
+    /// The webhooks.
+    pub(crate) webhooks: Vec<WebhookSettings>,
     /// The job API; none = the server does not serve it.
     pub(crate) jobs: Option<JobApiSettings>,
     /// The network of devices.
@@ -152,6 +155,7 @@ impl ServerConfig {
         };
         let brokers = brokers::read(file.queues, file.intake, file.events, file.machinery).context(place)?;
         let task_lists = task_list::read(file.task_list).context(place)?;
+        let webhooks = webhooks::read(file.webhook).context(place)?;
         let jobs = file.asyncwork.map(JobApiSettings::read).transpose().context(place)?;
         let devices = devices::read(file.devices).context(place)?;
         let access = AccessConfig::of(access, file.access)?;
@@ -177,6 +181,7 @@ impl ServerConfig {
             )?,
             brokers,
             task_lists,
+            webhooks,
             jobs,
             devices,
         };
@@ -196,7 +201,7 @@ impl ServerConfig {
             tasks: Millis(self.keep_tasks.ms),
             logs: Millis(self.keep_logs.ms),
             audit: Millis(self.keep_audit.ms),
-            keeps_unannounced: self.brokers.announces(),
+            keeps_unannounced: self.brokers.announces() || !self.webhooks.is_empty(),
             messages_until: None,
         }
     }
@@ -266,6 +271,7 @@ impl ServerConfig {
         let events = self.brokers.events.as_ref().map(EventsSettings::section);
         let machinery = self.brokers.machinery.as_ref().map(MachinerySettings::section);
         let task_list = self.task_lists.iter().map(TaskListSettings::section).collect();
+        let webhook = self.webhooks.iter().map(WebhookSettings::section).collect();
         let devices = self.devices.as_ref().map(DeviceSettings::section);
         let access = self.access.section();
         let asyncwork = self.jobs.as_ref().map(JobApiSettings::section);
@@ -275,6 +281,7 @@ impl ServerConfig {
             queues,
             intake,
             task_list,
+            webhook,
             events,
             asyncwork,
             machinery,

@@ -25,6 +25,7 @@ mod server;
 mod supervisor;
 mod task_list;
 mod transfer;
+mod webhooks;
 mod wire;
 
 use std::ffi::OsString;

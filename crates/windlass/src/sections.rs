@@ -18,7 +18,7 @@ impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Sections<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sections: write `[[intake]]` or `[[task_list]]`, with two pairs of brackets, since there can be several")
+        f.write_str("sections: write `[[intake]]`, `[[task_list]]` or `[[webhook]]`, with two pairs of brackets, since there can be several")
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, sections: A) -> Result<Self::Value, A::Error> {

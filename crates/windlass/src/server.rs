@@ -22,6 +22,7 @@ use crate::{
     http,
     loops::Loops,
     task_list::TaskLists,
+    webhooks::Webhooks,
     wire,
 };
 
@@ -50,6 +51,7 @@ pub(crate) struct Server {
     tls: Option<Arc<ServerTls>>,
     brokers: Brokers,
     task_lists: TaskLists,
+    webhooks: Webhooks,
     devices: Devices,
 }
 
@@ -73,6 +75,7 @@ impl Server {
         let admin_token = config.access.admin_token_file.as_deref().map(access::read_file).transpose()?;
         let brokers = Brokers::new(config.brokers.clone())?;
         let task_lists = TaskLists::new(config.task_lists.clone())?;
+        let webhooks = Webhooks::new(config.webhooks.clone()).context("in the configuration file")?;
         let devices = Devices::new(config.devices.as_ref())?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let address = match &config.advertise {
@@ -112,6 +115,7 @@ impl Server {
             tls,
             brokers,
             task_lists,
+            webhooks,
             devices,
         })
     }
@@ -172,7 +176,8 @@ impl Server {
             None => app,
         });
         // Before the first commit, whose events may have to be published.
-        let ending = brokers.start(&app, &clock, &mut running)?;
+        let (subscriber, webhooks) = self.webhooks.start(&app, &mut running);
+        let ending = brokers.start(&app, &clock, subscriber.into_iter().collect(), &mut running)?;
         let lists = task_lists.start(&app, &mut running);
         let message_bytes = devices.message_bytes();
         let devices = devices.start(&engine, &clock, &mut running)?;
@@ -225,7 +230,7 @@ impl Server {
             error = running.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must stop")),
         };
-        tokio::join!(ending.end(), lists.end(), devices.end());
+        tokio::join!(ending.end(), lists.end(), webhooks.end(), devices.end());
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {

@@ -44,7 +44,7 @@ use tokio::sync::watch;
 use windlass_brokers::{Broker, Queue};
 use windlass_engine::{
     loops,
-    services::{OutboxRelay, QueuePublisher, WriteStep},
+    services::{OutboxRelay, QueuePublisher, Subscriber, WriteStep},
 };
 
 use crate::{clock::SystemClock, http::App, loops::Loops};
@@ -105,16 +105,17 @@ impl Brokers {
         Ok(brokers)
     }
 
-    /// Starts the loops that publish steps, read their results, start tasks from messages and publish events.
+    /// Starts the loops that publish steps, read their results, start tasks from messages and publish events, also to these
+    /// `subscribers`.
     /// Events committed from now on are published. Returns what the caller must end before the loops.
     pub(crate) fn start(
         self,
         app: &Arc<App>,
         clock: &Arc<SystemClock>,
+        mut subscribers: Vec<Arc<dyn Subscriber>>,
         running: &mut Loops,
     ) -> anyhow::Result<Ending> {
         let engine = &app.engine;
-        let mut subscribers = Vec::new();
         if let Some(settings) = self.settings.events
             && let Some(broker) = self.by_url.get(&settings.broker)
         {

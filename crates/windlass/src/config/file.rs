@@ -20,6 +20,7 @@ use crate::{
     job_api::AsyncworkSection,
     sections,
     task_list::TaskListSection,
+    webhooks::WebhookSection,
 };
 
 pub(crate) fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
@@ -45,6 +46,9 @@ pub(crate) struct ConfigFile {
     /// `[[task_list]]`: lists in Consul whose entries start tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "sections::several")]
     pub(crate) task_list: Vec<TaskListSection>,
+    /// `[[webhook]]`: requests at ends of tasks and alarms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "sections::several")]
+    pub(crate) webhook: Vec<WebhookSection>,
     /// `[events]`: where events of tasks are published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<EventsSection>,

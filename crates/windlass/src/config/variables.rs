@@ -17,7 +17,7 @@ const BETWEEN: &str = "__";
 const FILE: &str = "FILE";
 
 /// Sections that there can be several of.
-const SEVERAL: [&str; 2] = ["intake", "task_list"];
+const SEVERAL: [&str; 3] = ["intake", "task_list", "webhook"];
 
 /// A variable that sets a key of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]

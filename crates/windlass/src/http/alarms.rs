@@ -94,7 +94,8 @@ async fn tell(app: &App, id: String, kind: &'static str, command: AlarmCommand) 
     Ok(ok(&document(alarm)))
 }
 
-fn document(alarm: Alarm) -> api::Alarm {
+/// An alarm, for users.
+pub(crate) fn document(alarm: Alarm) -> api::Alarm {
     api::Alarm {
         id: alarm.id.to_string(),
         kind: alarm.kind.as_str().to_owned(),

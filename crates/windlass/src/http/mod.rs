@@ -49,6 +49,7 @@ use windlass_store::{Clock, Now};
 use windlass_tls::ServerTls;
 
 pub(crate) use access::store_uses;
+pub(crate) use alarms::document as alarm_document;
 pub(crate) use jobs::JobParams;
 pub use jobs::Jobs;
 pub use metrics::Metrics;
@@ -59,6 +60,9 @@ pub use serving::{serve, shutdown::Shutdown};
 pub(crate) use submit::{LABEL_BYTES_MAX, enqueued::EnqueuedReader, idempotency::KEY_BYTES_MAX};
 pub(crate) use tasks::{events::event_document, view, view::status};
 pub(crate) use tokens::new_secret;
+pub(crate) use triggers::{
+    definition::standard_secret as webhook_secret, signature::standard_headers as webhook_headers,
+};
 
 use access::{Access, AuditedOperations};
 use answer::problem::Refused;

@@ -36,6 +36,7 @@ mod task_list;
 mod tls;
 mod transfer;
 mod triggers;
+mod webhooks;
 mod workflows;
 
 /// Not a test by itself: a candidate that the tests of `elections` kill and pause.

@@ -162,12 +162,17 @@ fn signature(http: &api::TriggerHttp) -> Result<Signature, Refused> {
 }
 
 fn secret(text: &str) -> Result<Secret, Refused> {
-    let Some(encoded) = text.strip_prefix(STANDARD_PREFIX) else {
+    if !text.starts_with(STANDARD_PREFIX) {
         return Ok(Secret(text.as_bytes().to_vec()));
-    };
+    }
     // The message must not contain the secret.
-    let invalid = |_| Refused::malformed("`http.secret` begins with whsec_ and goes on with invalid base64");
-    STANDARD.decode(encoded).map(Secret).map_err(invalid)
+    let invalid = || Refused::malformed("`http.secret` begins with whsec_ and goes on with invalid base64");
+    standard_secret(text).ok_or_else(invalid)
+}
+
+/// A secret of Standard Webhooks: `whsec_` and base64.
+pub(crate) fn standard_secret(text: &str) -> Option<Secret> {
+    STANDARD.decode(text.strip_prefix(STANDARD_PREFIX)?).map(Secret).ok()
 }
 
 fn flow(index: usize, flow: api::TriggerFlow, names: &[&str]) -> Result<TriggeredFlow, Refused> {

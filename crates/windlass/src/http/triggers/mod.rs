@@ -1,9 +1,9 @@
 //! `/v1/triggers`: what starts tasks by itself.
 
-mod definition;
+pub(super) mod definition;
 mod document;
 mod message;
-mod signature;
+pub(super) mod signature;
 mod webhook;
 
 use std::sync::Arc;

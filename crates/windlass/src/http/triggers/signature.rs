@@ -44,10 +44,7 @@ fn standard(secret: &Secret, headers: &HeaderMap, body: &[u8], now: Timestamp) -
     let id = checked_id(header(headers, ID)?)?;
     let timestamp = header(headers, TIMESTAMP)?;
     let signatures = header(headers, SIGNATURE)?;
-    let mut mac = mac(secret);
-    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
-        mac.update(part);
-    }
+    let mac = standard_mac(secret, &id, timestamp, body);
     // A sender that changes its secret sends several signatures.
     let is_valid = signatures
         .split(' ')
@@ -70,6 +67,30 @@ fn standard(secret: &Secret, headers: &HeaderMap, body: &[u8], now: Timestamp) -
         )));
     }
     Ok(id)
+}
+
+/// The headers of a request that is signed with each of these secrets, at this time in seconds since 1970.
+pub(crate) fn standard_headers(
+    secrets: &[Secret],
+    id: &str,
+    at: i64,
+    body: &[u8],
+) -> [(&'static str, String); 3] {
+    let timestamp = at.to_string();
+    let sign = |secret| {
+        let signature = standard_mac(secret, id, &timestamp, body).finalize().into_bytes();
+        format!("v1,{}", STANDARD.encode(signature))
+    };
+    let signatures: Vec<String> = secrets.iter().map(sign).collect();
+    [(ID, id.to_owned()), (SIGNATURE, signatures.join(" ")), (TIMESTAMP, timestamp)]
+}
+
+fn standard_mac(secret: &Secret, id: &str, timestamp: &str, body: &[u8]) -> Hmac<Sha256> {
+    let mut mac = mac(secret);
+    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
+        mac.update(part);
+    }
+    mac
 }
 
 fn plain(secret: &Secret, name: &str, headers: &HeaderMap, body: &[u8]) -> Result<String, Refused> {
@@ -129,6 +150,18 @@ mod tests {
 
     fn signed(signature: &str) -> HeaderMap {
         headers(&[(ID, "msg_p5jXN8AQM9LWM0D4loKWxJek"), (TIMESTAMP, "1614265330"), (SIGNATURE, signature)])
+    }
+
+    #[test]
+    fn a_request_is_signed_as_in_the_example_of_the_specification() {
+        let secrets = [Secret(STANDARD.decode(SECRET).unwrap()), Secret(vec![7; 24])];
+        let signed = standard_headers(&secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, BODY);
+        let first = signed[1].1.split(' ').next().unwrap();
+        assert_eq!(first, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        let signed = headers(&signed.each_ref().map(|(name, value)| (*name, value.as_str())));
+        for secret in secrets {
+            assert!(check(&Signature::Standard { secret }, &signed, BODY, AT).is_ok());
+        }
     }
 
     fn name(result: Result<Option<String>, Refused>) -> String {

@@ -1,0 +1,121 @@
+//! One request to a receiver, and what its answer means. Requests are those of Standard Webhooks
+//! (<https://www.standardwebhooks.com>).
+
+use std::{error::Error as _, sync::Arc, time::Duration};
+
+use reqwest::{
+    Client, Response, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use serde_json::json;
+use windlass_core::{Failure, Json, Millis, Outcome, Secret};
+use windlass_tls::{ClientConfig, ClientFiles, client_config, config_without_roots};
+
+use super::{
+    address::CheckedDns,
+    settings::{WebhookSettings, WebhookUrl},
+};
+use crate::http::webhook_headers;
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a request may take as a whole.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest pause that a receiver may ask for.
+const PAUSE_MAX: Millis = Millis::from_secs(3600);
+
+/// Exit codes of attempts that fail: temporary, and for good.
+const TEMPORARY: i32 = 75;
+const REFUSED: i32 = 69;
+
+/// Sends the messages of one webhook.
+pub(super) struct Sender {
+    client: Client,
+    url: WebhookUrl,
+    secrets: Vec<Secret>,
+    pub(super) in_flight: u32,
+}
+
+impl Sender {
+    pub(super) fn new(settings: &WebhookSettings) -> anyhow::Result<Self> {
+        let config = match settings.url.0.scheme() {
+            "https" => client_config(&ClientFiles { authorities: settings.ca_file.clone(), identity: None }),
+            _ => config_without_roots(),
+        };
+        let client = Client::builder()
+            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
+            // A proxy would resolve the host name, and a redirect names another host.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .dns_resolver(Arc::new(CheckedDns(Arc::new(settings.reach.clone()))))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(TIMEOUT)
+            .http1_only()
+            .tls_backend_preconfigured(ClientConfig::clone(&*config?))
+            .build()?;
+        Ok(Self {
+            client,
+            url: settings.url.clone(),
+            secrets: settings.secrets.clone(),
+            in_flight: settings.in_flight,
+        })
+    }
+
+    /// Sends a message, signed at this time in seconds since 1970.
+    pub(super) async fn send(&self, id: &str, body: String, at: i64) -> Outcome {
+        let mut request = self.client.post(self.url.0.clone()).header(CONTENT_TYPE, "application/json");
+        for (name, value) in webhook_headers(&self.secrets, id, at, body.as_bytes()) {
+            request = request.header(name, value);
+        }
+        match request.body(body).send().await {
+            // The body of an answer is not read: it may be endless, and it may be of a system that nobody is to see.
+            Ok(response) => self.outcome(&response),
+            Err(error) => failed(&format!("no answer from {}: {}", self.url, explain(error)), true),
+        }
+    }
+
+    fn outcome(&self, response: &Response) -> Outcome {
+        let status = response.status();
+        if status.is_success() {
+            return Outcome::Succeeded(Json::parse(&json!({ "status": status.as_u16() }).to_string()).ok());
+        }
+        let message = format!("{} answers {status}", self.url);
+        let pause = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        match (status, pause) {
+            (StatusCode::GONE, _) => {
+                failed(&format!("{message}: the receiver wants no more messages"), false)
+            }
+            (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
+                let delay = Some(Millis::from_secs(seconds).min(PAUSE_MAX));
+                Outcome::RetryLater { delay, message: message.into() }
+            }
+            _ if status.is_redirection() => {
+                failed(&format!("{message}: redirects are not followed; correct the URL"), true)
+            }
+            _ => failed(&message, true),
+        }
+    }
+}
+
+/// An attempt that has failed; another one may succeed if `retryable`.
+pub(super) fn failed(message: &str, retryable: bool) -> Outcome {
+    let code = if retryable { TEMPORARY } else { REFUSED };
+    Outcome::Failed(Failure { message: message.into(), code, retryable })
+}
+
+/// An error without the URL, and with its causes.
+fn explain(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+        cause = error.source();
+    }
+    text
+}
