@@ -6,7 +6,8 @@
 //!
 //! A connection in `Head` costs a slot and has asked for nothing. So when there is no room for another one, the
 //! connection that is in `Head` longest gives way; where there is none, the one that is `Idle` longest. A client that
-//! opens connections and sends nothing thus closes its own, and a request that comes at once is always served.
+//! opens connections and sends nothing thus closes its own. A connection that has just begun gives way last, because
+//! its request may have arrived and not been read: so a request that comes at once is always served.
 //! Where every connection is busy, a few more are accepted for health checks and for workers that are known here.
 
 use std::{
@@ -35,6 +36,9 @@ pub(in crate::http) const CONNECTIONS_PER_CLIENT_DEFAULT: usize = CONNECTIONS_MA
 /// How long a client may take to send the head of a request, from its first byte, and the first one of a connection from
 /// its begin.
 pub(in crate::http) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection counts as just begun.
+const JUST_BEGUN: Duration = Duration::from_millis(250);
 
 /// The connections of a server.
 pub(in crate::http) struct Connections {
@@ -71,7 +75,7 @@ pub(crate) struct Connection {
 }
 
 /// What a connection is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The head of a request is awaited or incomplete.
     Head = 0,
@@ -150,8 +154,7 @@ impl Table {
     /// Closes one of those connections that are not busy. Returns whether there was one.
     fn give_way(&mut self, may: impl Fn(&Connection) -> bool) -> bool {
         let waiting = self.open.values().map(|entry| &entry.connection).filter(|connection| may(connection));
-        let stages = waiting.map(|connection| (connection.stage(), connection.number));
-        let first = stages.filter(|((stage, _), _)| *stage != Stage::Busy).min();
+        let first = waiting.filter_map(|connection| Some((connection.turn()?, connection.number))).min();
         let Some(entry) = first.and_then(|(_, number)| self.remove(number)) else { return false };
         if let Some(abort) = entry.abort {
             abort.abort();
@@ -211,6 +214,18 @@ impl Connection {
         (stage == Stage::Head).then(|| self.began + Duration::from_millis(since))
     }
 
+    /// The order in which connections give way, and since when it has this place. Nothing of one that is busy.
+    fn turn(&self) -> Option<(u8, u64)> {
+        let (stage, since) = self.stage();
+        let place = match stage {
+            Stage::Head if self.began.elapsed() >= Duration::from_millis(since) + JUST_BEGUN => 0,
+            Stage::Idle => 1,
+            Stage::Head => 2,
+            Stage::Busy => return None,
+        };
+        Some((place, since))
+    }
+
     fn stage(&self) -> (Stage, u64) {
         let packed = self.stage.load(Ordering::Relaxed);
         let stage = match packed & 3 {
@@ -234,6 +249,16 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
+    /// Connections of a server that runs for some time.
+    fn old(per_client_max: usize) -> Connections {
+        Connections { began: Instant::now() - 2 * JUST_BEGUN, ..Connections::new(per_client_max) }
+    }
+
+    /// It has been in its stage since the server began.
+    fn long_ago(connection: &Connection) {
+        connection.stage.store(connection.stage().0 as u64, Ordering::Relaxed);
+    }
+
     fn open(connections: &Connections) -> Vec<u64> {
         connections.lock().open.keys().copied().collect()
     }
@@ -252,16 +277,34 @@ mod tests {
 
     #[test]
     fn an_idle_connection_gives_way_after_those_without_a_head() {
-        let connections = Connections::new(2);
+        let connections = old(2);
         let idle = connections.accept(ONE).unwrap();
         idle.begin_request();
         idle.end_request();
         let incomplete = connections.accept(ONE).unwrap();
+        long_ago(&incomplete);
         let first = connections.accept(ONE).unwrap();
         assert_eq!(open(&connections), [idle.number, first.number], "{incomplete:?} gave way");
         first.begin_request();
         let second = connections.accept(ONE).unwrap();
         assert_eq!(open(&connections), [first.number, second.number]);
+    }
+
+    #[test]
+    fn a_connection_that_has_just_begun_gives_way_last() {
+        let connections = old(3);
+        let idle: Vec<_> = (0..2).map(|_| connections.accept(ONE).unwrap()).collect();
+        for connection in &idle {
+            connection.begin_request();
+            connection.end_request();
+        }
+        let new = connections.accept(ONE).unwrap();
+        let next = connections.accept(ONE).unwrap();
+        assert_eq!(open(&connections), [idle[1].number, new.number, next.number]);
+        connections.accept(ONE).unwrap();
+        let last = connections.accept(ONE).unwrap();
+        assert!(!last.is_reserved(), "of new connections alone the oldest gives way");
+        assert!(!open(&connections).contains(&new.number));
     }
 
     #[test]
