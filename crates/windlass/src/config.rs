@@ -290,6 +290,11 @@ impl ServerConfig {
     }
 }
 
+/// The JSON Schema of the configuration file, as text.
+pub(crate) fn schema() -> String {
+    crate::schema::to_text(&crate::schema::of::<ConfigFile>("The configuration of a server of Windlass"))
+}
+
 /// The files for TLS. The certificate and its key belong together.
 fn tls(
     certificate: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! The section `[asyncwork]`: the job API, for clients of `/api/asyncwork`.
 
 use std::{collections::BTreeMap, net::SocketAddr};
+use utoipa::ToSchema;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,12 @@ use crate::config::listen;
 const PLACE: &str = "in the section [asyncwork]";
 
 /// The section `[asyncwork]`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AsyncworkSection {
     /// Another address that serves the job API, and nothing else.
     #[serde(default, deserialize_with = "listen", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) listen: Option<SocketAddr>,
     /// The flow of jobs whose name has no flow of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +32,7 @@ pub(crate) struct AsyncworkSection {
 }
 
 /// What the server waits for before it accepts a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Confirm {
     /// The job is on disk, and the broker has confirmed its event.

@@ -20,6 +20,7 @@ mod loops;
 #[doc(hidden)]
 pub mod malformed;
 pub mod modules;
+mod schema;
 mod sections;
 mod server;
 mod supervisor;

@@ -2,6 +2,7 @@
 
 use anyhow::{Error, bail, ensure};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use windlass_api::Span;
 
 use super::url::BrokerUrl;
@@ -11,7 +12,7 @@ use crate::cli::LEASE_DEFAULT;
 const STORE: &str = "store";
 
 /// `leader` of a section `[[intake]]`: only the elected server is connected to the broker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaderSection {
     /// `store`, or the URL of a coordinator.

@@ -1,6 +1,7 @@
 //! The configuration of brokers: which modules have their queues there.
 
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ const WINDOW_MAX: u32 = 100_000;
 pub(super) const PLACE_OF_EVENTS: &str = "in the section [events]";
 
 /// The section `[queues.MODULE]`: the module has its queue on a broker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueSection {
     /// URL of the broker.
@@ -45,7 +46,7 @@ pub(crate) struct QueueSection {
     /// The kind of queue, where the broker has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// The queue for the module's results. Default: [`RESULTS_DEFAULT`].
+    /// The queue for the module's results. Default: `windlass-results`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) results: Option<String>,
     /// The number of steps that may wait on the broker at once.
@@ -57,7 +58,7 @@ pub(crate) struct QueueSection {
 }
 
 /// The format of the messages of a module's queue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MessageFormat {
     /// The classic document of a step.
@@ -76,7 +77,7 @@ impl MessageFormat {
 }
 
 /// A section `[[intake]]`: messages of a queue start tasks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct IntakeSection {
     /// URL of the broker.

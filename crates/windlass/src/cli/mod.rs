@@ -46,7 +46,10 @@ use connection::ConnectionArgs;
 pub(crate) use connection::read_secret;
 pub(crate) use coordinator::LEASE_DEFAULT;
 use exit::{Exit, is_broken_pipe};
+use server::{ServerAction, ServerCommand};
 pub(crate) use signals::StopSignals;
+
+use crate::config;
 
 /// The program.
 #[derive(Debug, Parser)]
@@ -88,7 +91,7 @@ enum Command {
     /// Run a server and a worker in one process, for development
     Dev(dev::DevArgs),
     /// Run a server, or list those on the store
-    Server(server::ServerCommand),
+    Server(ServerCommand),
     /// Run the commands of module folders, or list the connected workers
     Worker(worker::WorkerArgs),
     /// Run a command only while this process leads, one process at a time
@@ -193,8 +196,14 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Queue(command) => block_on(command.run(&connection.open()?)),
         Command::Limit(command) => block_on(command.run(&connection.open()?)),
         Command::Dev(args) => block_on(args.run()),
-        Command::Server(command) if command.list.is_none() => block_on(command.args.run()),
-        Command::Server(_) | Command::ServerList => block_on(server_list::run(&connection.open()?)),
+        Command::Server(ServerCommand { action: None, args }) => block_on(args.run()),
+        Command::Server(ServerCommand { action: Some(ServerAction::Schema), .. }) => {
+            output::write(&config::schema())?;
+            Ok(Exit::Done)
+        }
+        Command::Server(ServerCommand { action: Some(ServerAction::List), .. }) | Command::ServerList => {
+            block_on(server_list::run(&connection.open()?))
+        }
         Command::Worker(args) if args.list.is_none() => block_on(args.run(connection)),
         Command::Worker(_) | Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
         Command::Lock(command) => block_on(command.run(&connection.open()?)),

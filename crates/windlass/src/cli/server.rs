@@ -11,12 +11,12 @@ use crate::{
     server::Server,
 };
 
-/// `windlass server`, with or without `list`.
+/// `windlass server`, which runs one, or one of its subcommands.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ServerCommand {
     #[command(subcommand)]
-    pub(super) list: Option<ServerList>,
+    pub(super) action: Option<ServerAction>,
 
     #[command(flatten)]
     pub(super) args: ServerArgs,
@@ -24,9 +24,11 @@ pub(crate) struct ServerCommand {
 
 /// What `windlass server` does besides running one.
 #[derive(Debug, Clone, Copy, Subcommand)]
-pub(super) enum ServerList {
+pub(super) enum ServerAction {
     /// List the servers on the store
     List,
+    /// Print the JSON Schema of the configuration file, for editors; needs no server
+    Schema,
 }
 
 /// Settings of the server. Missing ones come from the configuration file, then from the defaults.

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
 };
+use utoipa::ToSchema;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -28,7 +29,7 @@ pub(crate) fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Optio
 }
 
 /// The configuration file.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfigFile {
     /// `[server]`
@@ -94,11 +95,12 @@ impl ConfigFile {
 }
 
 /// The section `[server]`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerSection {
     /// Address to listen on.
     #[serde(default, deserialize_with = "listen")]
+    #[schema(value_type = Option<String>)]
     pub(crate) listen: Option<SocketAddr>,
     /// URL under which others reach the server.
     pub(crate) advertise: Option<String>,
@@ -118,23 +120,27 @@ pub(crate) struct ServerSection {
     pub(crate) resident_mib: Option<u64>,
     /// File with the certificate of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// File with the private key of the certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) tls_key: Option<PathBuf>,
     /// File with the authorities that issue certificates of clients.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) tls_client_ca: Option<PathBuf>,
 }
 
 /// The section `[access]`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccessSection {
     /// Whether each request needs an access token.
     pub(crate) tokens: Option<bool>,
     /// File with an access token that an admin has.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) admin_token_file: Option<PathBuf>,
 }
 

@@ -1,6 +1,7 @@
 //! The configuration of the network of devices.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
+use utoipa::ToSchema;
 
 use anyhow::{Context as _, anyhow, ensure};
 use serde::{Deserialize, Serialize};
@@ -32,18 +33,18 @@ pub(super) const PROTOCOLS: [&str; 2] = ["3.1.1", "5"];
 const TOPICS_MAX: usize = 100;
 
 /// The section `[devices]`: the MQTT broker that devices are connected to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DevicesSection {
     /// URL of the MQTT broker.
     pub(super) broker: String,
-    /// The client id of the server. All servers on one store use the same. Default: [`CLIENT_ID_DEFAULT`].
+    /// The client id of the server. All servers on one store use the same. Default: `windlass`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) client_id: Option<String>,
     /// The topic filters that the server subscribes to. Default: all topics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) topics: Option<Vec<String>>,
-    /// The version of MQTT: one of [`PROTOCOLS`]. Default: the first.
+    /// The version of MQTT: `3.1.1` or `5`. Default: `3.1.1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) protocol: Option<String>,
     /// How long one task may have a device before an alarm is raised. Default: an hour.
@@ -52,7 +53,7 @@ pub(crate) struct DevicesSection {
     /// How many MiB of messages are kept. Default: 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) keep_messages_mib: Option<u64>,
-    /// The most devices that are learned. Default: [`LEARNED_MAX`].
+    /// The most devices that are learned. Default: 10,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) learn_max: Option<usize>,
     /// Devices that are learned from their status. Default: none.
@@ -61,7 +62,7 @@ pub(crate) struct DevicesSection {
 }
 
 /// Which devices are learned, and how they are declared.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LearnSection {
     /// The filter of their status topics. Its one level `+` is the name of the device.

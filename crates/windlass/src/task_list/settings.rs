@@ -1,6 +1,7 @@
 //! The configuration of task lists.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use utoipa::ToSchema;
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
@@ -26,18 +27,19 @@ const WINDOW_DEFAULT: u32 = 100;
 const WINDOW_MAX: u32 = 10_000;
 
 /// A section `[[task_list]]`: entries of a list in Consul start tasks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TaskListSection {
     /// URL of the Consul cluster, with one or more addresses.
     pub(super) consul: String,
     /// File with the secret of an ACL token.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(super) token_file: Option<PathBuf>,
     /// Environment variable with the secret of an ACL token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) token_variable: Option<String>,
-    /// The prefix of the list's keys. Default: [`PREFIX_DEFAULT`].
+    /// The prefix of the list's keys. Default: `oracleTask/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) prefix: Option<String>,
     /// The flow of tasks whose type is not in `flows`.
@@ -46,7 +48,7 @@ pub(crate) struct TaskListSection {
     /// The flow of each type of task.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) flows: BTreeMap<String, String>,
-    /// JSON pointer to the parameters in a value. Default: [`PARAMS_DEFAULT`].
+    /// JSON pointer to the parameters in a value. Default: `/taskPara`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) params: Option<String>,
     /// What becomes of a key whose task has ended. Default: it is deleted.
@@ -58,16 +60,16 @@ pub(crate) struct TaskListSection {
     /// The key that consumers of the list lock while they lead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) leader: Option<String>,
-    /// The lease of the leader. Default: [`LEASE_DEFAULT`].
+    /// The lease of the leader. Default: 30 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lease: Option<Span>,
-    /// How many tasks of the list may be under way at once. Default: 1 with `leader`, else [`WINDOW_DEFAULT`].
+    /// How many tasks of the list may be under way at once. Default: 1 with `leader`, else 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) window: Option<u32>,
 }
 
 /// What becomes of a key whose task has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WhenEnded {
     /// It is deleted.

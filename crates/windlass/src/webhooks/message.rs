@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use utoipa::ToSchema;
 use windlass_core::{Alarm, Ending, Event, Task};
 
 use crate::http::{alarm_document, event_document, view::time};
 
 /// The kind of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) enum Kind {
     #[serde(rename = "task.succeeded")]
     TaskSucceeded,

@@ -1,6 +1,7 @@
 //! The sections `[[webhook]]` of the configuration.
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, path::PathBuf};
+use utoipa::ToSchema;
 
 use anyhow::{Context as _, bail, ensure};
 use reqwest::Url;
@@ -29,7 +30,7 @@ const SECRET_BYTES: RangeInclusive<usize> = 24..=64;
 const SECRETS_MAX: usize = 4;
 
 /// A section `[[webhook]]`: requests to one URL.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookSection {
     /// Its name.
@@ -50,8 +51,9 @@ pub(crate) struct WebhookSection {
     networks: Vec<String>,
     /// File with the certificates of the authorities to trust, in place of the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     ca_file: Option<PathBuf>,
-    /// Requests at once. Default: [`IN_FLIGHT_DEFAULT`].
+    /// Requests at once. Default: 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_flight: Option<u32>,
 }

@@ -6,6 +6,7 @@ mod backup;
 mod brokers;
 mod children;
 mod cli;
+mod configuration;
 mod coordinators;
 mod damaged_row;
 mod demo;

@@ -2,6 +2,7 @@
 
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use windlass_brokers::Topic;
 
 use crate::brokers::url::BrokerUrl;
@@ -13,7 +14,7 @@ const SOURCE_DEFAULT: &str = "windlass";
 const KEEP_DEFAULT: u64 = 1_000_000;
 
 /// The section `[events]`: where events of tasks are published.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventsSection {
     /// URL of the broker.

@@ -1,6 +1,7 @@
 //! The section `[machinery]` of the configuration.
 
 use std::time::Duration;
+use utoipa::ToSchema;
 
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,7 @@ const TIMEOUT_DEFAULT: Span = Span::from_ms(3_600_000);
 pub(in crate::brokers) const RESULTS_DEFAULT: &str = "windlass-machinery-results";
 
 /// The section `[machinery]`: signatures of the Go library machinery start tasks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MachinerySection {
     /// URL of the broker, as clients have it.
@@ -73,7 +74,7 @@ pub(crate) struct MachinerySection {
 }
 
 /// What happens where the library loses something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
     /// A chord with a failed task fails, and its documents are kept while it is open.

@@ -1,0 +1,74 @@
+//! The configuration file: its schema and its example.
+
+use std::{path::Path, process::Command};
+
+use serde_json::{Value, json};
+
+use super::site::{PROGRAM, text};
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+fn print(file: &Path) -> (Option<i32>, String, String) {
+    let output = Command::new(PROGRAM)
+        .args(["server", "--print-config", "--config"])
+        .arg(file)
+        .env("CONSUL_TOKEN", "secret")
+        .output()
+        .unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn the_schema_is_the_one_in_the_reference_and_the_example_has_every_key() {
+    let printed = text(&Command::new(PROGRAM).args(["server", "schema"]).output().unwrap().stdout);
+    assert!(
+        page("config.schema.json") == printed,
+        "write it again with `windlass server schema > docs/reference/config.schema.json`"
+    );
+    let schema: Value = serde_json::from_str(&printed).unwrap();
+    let example = page("windlass.toml");
+    let document: Value = serde_json::to_value(toml::from_str::<toml::Table>(&example).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let wrong: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    // A key that only another broker has is there as a comment.
+    let keys = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+    let keys = keys.filter_map(|part| part["properties"].as_object()).flat_map(serde_json::Map::keys);
+    let has = |key: &&String| {
+        let words = example.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.clone().any(|word| word == key.as_str())
+    };
+    let missing: Vec<&String> = keys.filter(|key| !has(key)).collect();
+    assert!(missing.is_empty(), "not in the example: {missing:?}");
+    for mistake in [
+        json!({ "server": { "lisen": "127.0.0.1:1" } }),
+        json!({ "webhook": [{ "name": "a" }] }),
+        json!({ "webhook": [{ "name": "a", "url": "https://a.example", "events": ["task.done"] }] }),
+        json!({ "intake": { "broker": "redis://h", "queue": "q" } }),
+        json!({ "queues": { "m": { "broker": "redis://h", "window": "ten" } } }),
+    ] {
+        assert!(!validator.is_valid(&mistake), "{mistake}");
+    }
+}
+
+#[test]
+fn the_example_can_be_used_and_its_secrets_are_not_shown() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/windlass.toml");
+    let (code, shown, error) = print(&path);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(!shown.contains("password") && !shown.contains("whsec"), "{shown}");
+    for part in [
+        "[queues.mysql]",
+        "[[intake]]",
+        "[[task_list]]",
+        "[[webhook]]",
+        "[events]",
+        "[machinery]",
+        "[devices]",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
