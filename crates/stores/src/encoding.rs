@@ -85,6 +85,11 @@ pub(crate) fn poll_code(poll: PollState) -> i64 {
     }
 }
 
+/// The number of the poll whose greatest [`poll_code`] this is.
+pub(crate) fn poll_number(code: i64) -> u64 {
+    from_integer(code / 2)
+}
+
 /// Whether the poll is open whose greatest [`poll_code`] this is.
 pub(crate) fn is_poll_open(code: i64) -> bool {
     code % 2 == 0
@@ -188,7 +193,7 @@ mod tests {
         for poll in reports {
             known = poll.after(known);
             code = code.max(poll_code(poll));
-            assert_eq!(is_poll_open(code), known.1, "{poll:?}");
+            assert_eq!((poll_number(code), is_poll_open(code)), known, "{poll:?}");
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
     loops::Loops,
     task_list::TaskLists,
     webhooks::Webhooks,
-    wire,
+    wire::{self, StoreUrl},
 };
 
 /// The interval at which old rows are deleted.
@@ -40,19 +40,51 @@ const FEATURE_LEVEL: u32 = 1;
 pub(crate) struct Server {
     listener: TcpListener,
     jobs_listener: Option<TcpListener>,
-    jobs: Option<http::Jobs>,
     engine: Arc<Engine>,
     clock: Arc<SystemClock>,
     membership: Membership,
     retention: Retention,
     clients: http::ClientLimits,
     access: AccessConfig,
-    admin_token: Option<AccessSecret>,
+    parts: Parts,
+}
+
+/// What the settings name, made without connecting to anything or reading the store.
+struct Parts {
     tls: Option<Arc<ServerTls>>,
+    admin_token: Option<AccessSecret>,
+    jobs: Option<http::Jobs>,
     brokers: Brokers,
     task_lists: TaskLists,
     webhooks: Webhooks,
     devices: Devices,
+}
+
+impl Parts {
+    fn new(config: &ServerConfig) -> anyhow::Result<Self> {
+        let tls = config.tls.clone().map(ServerTls::open).transpose().context("cannot use TLS")?;
+        let admin_token = config.access.admin_token_file.as_deref().map(access::read_file).transpose()?;
+        let is_shared = matches!(config.store, StoreUrl::Shared(_));
+        let jobs = config.jobs.clone().map(|settings| http::Jobs::new(settings, is_shared)).transpose();
+        Ok(Self {
+            tls: tls.map(Arc::new),
+            admin_token,
+            jobs: jobs.context("in the configuration file")?,
+            brokers: Brokers::new(config.brokers.clone())?,
+            task_lists: TaskLists::new(config.task_lists.clone())?,
+            webhooks: Webhooks::new(config.webhooks.clone()).context("in the configuration file")?,
+            devices: Devices::new(config.devices.as_ref())?,
+        })
+    }
+}
+
+/// Refuses settings with which no server can start, without connecting to anything: URLs, names, and files that are missing
+/// or cannot be used.
+///
+/// # Errors
+/// When there is such a setting. Names it.
+pub(crate) fn check(config: &ServerConfig) -> anyhow::Result<()> {
+    Parts::new(config).map(drop)
 }
 
 impl Server {
@@ -70,23 +102,15 @@ impl Server {
             ),
             None => None,
         };
-        let tls =
-            config.tls.clone().map(ServerTls::open).transpose().context("cannot use TLS")?.map(Arc::new);
-        let admin_token = config.access.admin_token_file.as_deref().map(access::read_file).transpose()?;
-        let brokers = Brokers::new(config.brokers.clone())?;
-        let task_lists = TaskLists::new(config.task_lists.clone())?;
-        let webhooks = Webhooks::new(config.webhooks.clone()).context("in the configuration file")?;
-        let devices = Devices::new(config.devices.as_ref())?;
+        let parts = Parts::new(config)?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let address = match &config.advertise {
             Some(address) => address.clone(),
-            None => format!("{}://{}", scheme(tls.as_ref()), listener.local_addr()?),
+            None => format!("{}://{}", scheme(parts.tls.as_ref()), listener.local_addr()?),
         };
         let store = wire::open(&config.store, &clock, &address, config.resident).await?;
         let id = uuid::Uuid::new_v4();
         let engine = Arc::new(Engine::new(store, id.as_u64_pair().0));
-        let jobs = config.jobs.clone().map(|settings| http::Jobs::new(settings, engine.shares_its_store()));
-        let jobs = jobs.transpose().context("in the configuration file")?;
         // Must precede all due work.
         engine.is_ahead(clock.ahead());
         let me = ServerState {
@@ -104,19 +128,13 @@ impl Server {
         Ok(Self {
             listener,
             jobs_listener,
-            jobs,
             engine,
             clock,
             membership,
             retention: config.retention(),
             clients: config.clients,
             access: config.access.clone(),
-            admin_token,
-            tls,
-            brokers,
-            task_lists,
-            webhooks,
-            devices,
+            parts,
         })
     }
 
@@ -143,7 +161,7 @@ impl Server {
 
     /// The URL at which it listens.
     pub(crate) fn url(&self) -> anyhow::Result<String> {
-        Ok(format!("{}://{}", scheme(self.tls.as_ref()), self.address()?))
+        Ok(format!("{}://{}", scheme(self.parts.tls.as_ref()), self.address()?))
     }
 
     /// The address it listens on.
@@ -164,19 +182,19 @@ impl Server {
     /// Serves until `shutdown`, then lets requests in progress finish. If one of its loops ends, the server
     /// fails at once: the service manager restarts it, and everything that was answered is durable.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, engine, clock, membership, retention, clients, access, admin_token, .. } = self;
-        let (brokers, task_lists, devices) = (self.brokers, self.task_lists, self.devices);
+        let Self { listener, engine, clock, membership, retention, clients, access, .. } = self;
+        let Parts { tls, admin_token, jobs, brokers, task_lists, webhooks, devices } = self.parts;
         let membership = Arc::new(membership);
         let mut running = Loops::default();
         let app = http::App::new(engine.clone(), clock.clone(), clients);
-        let app = app.with_jobs(self.jobs);
+        let app = app.with_jobs(jobs);
         let app = if access.tokens { app.requiring_tokens() } else { app };
-        let app = Arc::new(match self.tls.clone() {
+        let app = Arc::new(match tls.clone() {
             Some(tls) => app.encrypted_by(tls),
             None => app,
         });
         // Before the first commit, whose events may have to be published.
-        let (subscriber, webhooks) = self.webhooks.start(&app, &mut running);
+        let (subscriber, webhooks) = webhooks.start(&app, &mut running);
         let ending = brokers.start(&app, &clock, subscriber.into_iter().collect(), &mut running)?;
         let lists = task_lists.start(&app, &mut running);
         let message_bytes = devices.message_bytes();
@@ -213,7 +231,7 @@ impl Server {
             access::ensure_admin(&engine, admin_token, clock.now()).await?;
             running.spawn("stores when tokens were last used", http::store_uses(app.clone()));
         }
-        if let Some(tls) = self.tls {
+        if let Some(tls) = tls {
             running.spawn("reads replaced certificates", http::refresh_certificates(tls));
         }
         let (outgrown, is_outgrown) = oneshot::channel();

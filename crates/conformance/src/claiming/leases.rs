@@ -280,6 +280,7 @@ async fn an_opening_that_comes_after_the_end_does_not_count(mut world: World) {
     for late in [6, 7] {
         tell_poll(&mut world, session, PollState::Open(late)).await;
     }
+    assert_eq!(sessions(&mut world).await.iter().map(|state| state.poll).collect::<Vec<_>>(), [7]);
     world.pass(UNPOLLED);
     assert_eq!(world.lost().await.len(), 1);
 }

@@ -54,11 +54,13 @@ impl Engine {
     ///
     /// Releases claims that did not reach the session: the store's answer to a claim was lost, or another server
     /// claimed the attempt and could no longer hand it to the session. A claim is released after two polls that did not
-    /// name it, since one poll may have been sent before another server handed the attempt out. Returns named attempts
-    /// that the session has no claim of in the store: another server may have given them up.
+    /// name it, since one poll may have been sent before another server handed the attempt out. A server that stood still
+    /// may receive several such polls at once: so nothing is released because of a poll after which another server
+    /// received a newer one. Returns named attempts that the session has no claim of in the store: another server may have
+    /// given them up.
     pub(super) async fn compare_with_store(
         &self,
-        session: SessionId,
+        (session, seq): (SessionId, u64),
         named: &BTreeMap<AttemptId, &str>,
         now: Now,
     ) -> Result<BTreeSet<AttemptId>, EngineError> {
@@ -77,11 +79,24 @@ impl Engine {
             let before = std::mem::replace(&mut local.unheard, unheard.clone());
             unheard.intersection(&before).copied().collect()
         };
+        if !unheard.is_empty() && self.is_late(session, seq, now).await? {
+            return Ok(BTreeSet::new());
+        }
         for id in unheard {
             self.store.release(session, id, None, now).await?;
         }
         let claimed: BTreeSet<AttemptId> = claimed.iter().map(|claimed| claimed.id).collect();
         Ok(named.keys().filter(|id| !claimed.contains(id)).copied().collect())
+    }
+
+    /// Whether another server has received a newer poll of the session, or its lease has ended.
+    async fn is_late(&self, session: SessionId, seq: u64, now: Now) -> Result<bool, EngineError> {
+        if self.store.cluster().is_none() {
+            return Ok(false);
+        }
+        let states = self.store.sessions(now).await?;
+        let state = states.iter().find(|state| state.session == session);
+        Ok(state.is_none_or(|state| state.poll > seq))
     }
 
     /// Hands out attempts again that were given to a session and did not reach it, under the same token. As many as fit

@@ -74,7 +74,7 @@ impl Engine {
         if let Some(holding) = &call.holding {
             let named: BTreeMap<AttemptId, &str> =
                 holding.iter().filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
-            let gone = self.compare_with_store(session, &named, now).await?;
+            let gone = self.compare_with_store((session, seq), &named, now).await?;
             let (unknown, missing) = {
                 let mut sessions = self.sessions.lock();
                 let local = sessions.get(session);

@@ -76,6 +76,7 @@ impl Sessions {
                 worker: WorkerState::clone(&row.worker),
                 running: running(*session),
                 last_seen_at: row.last_seen_at,
+                poll: row.poll.0,
             })
             .collect()
     }

@@ -246,6 +246,8 @@ pub struct SessionState {
     pub running: u32,
     /// When it was last heard of.
     pub last_seen_at: Timestamp,
+    /// The number of the newest poll that the store knows of, on any server; 0 = of none.
+    pub poll: u64,
 }
 
 /// Something that is due.

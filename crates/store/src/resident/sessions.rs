@@ -170,6 +170,7 @@ impl Sessions {
                 worker: WorkerState::clone(&session.worker),
                 running: u32::try_from(session.holds.len()).unwrap_or(u32::MAX),
                 last_seen_at: session.last_seen_at,
+                poll: session.poll.0,
             })
             .collect()
     }

@@ -68,7 +68,7 @@ impl SessionSql for Connection {
     fn sessions(now: Now) -> Script {
         Script::one(
             "SELECT s.id, s.last_seen_at, s.attached, s.name, s.host, s.program, s.modules,
-                 (SELECT count(*) FROM windlass_wait w WHERE w.session = s.id)
+                 (SELECT count(*) FROM windlass_wait w WHERE w.session = s.id), s.poll
              FROM windlass_session s WHERE s.lease_until > ? ORDER BY s.id",
             cells![to_integer(now.mono.0)],
         )

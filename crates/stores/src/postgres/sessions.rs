@@ -36,7 +36,7 @@ const RENEW: &str = "INSERT INTO windlass_session AS s
 const FORGIVE: &str = "UPDATE windlass_session
     SET lease_until = greatest(lease_until, $1 + lease), extensions = extensions + 1 WHERE extensions < $2";
 const ALL: &str = "SELECT s.id, s.last_seen_at, s.attached, s.name, s.host, s.program, s.modules,
-        (SELECT count(*) FROM windlass_wait w WHERE w.session = s.id)
+        (SELECT count(*) FROM windlass_wait w WHERE w.session = s.id), s.poll
     FROM windlass_session s WHERE s.lease_until > $1 ORDER BY s.id";
 const HELD: &str = "SELECT task, act, attempt, claim, session, claimed_at, module FROM windlass_wait
     WHERE session = $1 ORDER BY task, act";

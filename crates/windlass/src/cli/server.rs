@@ -8,7 +8,7 @@ use windlass_api::Span;
 use super::{exit::Exit, logging::LogArgs, signals};
 use crate::{
     config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen, variables},
-    server::Server,
+    server::{self, Server},
 };
 
 /// `windlass server`, which runs one, or one of its subcommands.
@@ -133,6 +133,7 @@ impl ServerArgs {
         let given = Given { server, access, variables: variables::of_process()? };
         let config = ServerConfig::load(given, self.config.as_deref())?;
         if self.print_config {
+            server::check(&config)?;
             print!("{}", config.to_toml()?);
             return Ok(Exit::Done);
         }

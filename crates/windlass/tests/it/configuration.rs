@@ -1,14 +1,17 @@
 //! The configuration file: its schema and its example.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-use super::site::{PROGRAM, text};
+use super::{
+    site::{PROGRAM, text},
+    tls::{ADMIN, folder},
+};
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
-    std::fs::read_to_string(path).unwrap_or_default()
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 fn print(file: &Path) -> (Option<i32>, String, String) {
@@ -56,8 +59,25 @@ fn the_schema_is_the_one_in_the_reference_and_the_example_has_every_key() {
 
 #[test]
 fn the_example_can_be_used_and_its_secrets_are_not_shown() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/windlass.toml");
-    let (code, shown, error) = print(&path);
+    let dir = folder();
+    let path = |name: &str| dir.path().join(name);
+    let file = path("windlass.toml");
+    let example = page("windlass.toml").replace("/etc/windlass", dir.path().to_str().unwrap());
+    fs::write(&file, &example).unwrap();
+    fs::rename(path("server.key"), path("kept.key")).unwrap();
+    for (missing, content) in [
+        ("clients.crt", fs::read(path("authority.pem")).unwrap()),
+        ("server.key", fs::read(path("kept.key")).unwrap()),
+        ("server.crt", fs::read(path("server.pem")).unwrap()),
+        ("admin-token", ADMIN.into()),
+        ("consul-token", "secret".into()),
+        ("receivers.crt", fs::read(path("authority.pem")).unwrap()),
+    ] {
+        let (code, shown, error) = print(&file);
+        assert!(code == Some(1) && shown.is_empty() && error.contains(missing), "{missing}: {error}");
+        fs::write(path(missing), content).unwrap();
+    }
+    let (code, shown, error) = print(&file);
     assert_eq!(code, Some(0), "{error}");
     assert!(!shown.contains("password") && !shown.contains("whsec"), "{shown}");
     for part in [
@@ -70,5 +90,20 @@ fn the_example_can_be_used_and_its_secrets_are_not_shown() {
         "[devices]",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
+    }
+    for (wrong, part) in [
+        ("kind = \"quorum\"", "quorum"),
+        ("confirm = \"event\"", "confirm"),
+        ("window = 100", "window"),
+        ("protocol = \"3.1.1\"", "protocol"),
+    ] {
+        let key = wrong.split_once(" = ").unwrap().0;
+        fs::write(&file, example.replace(wrong, &format!("{key} = \"nonsense\""))).unwrap();
+        let (code, shown, error) = print(&file);
+        assert!(code == Some(1) && shown.is_empty(), "{wrong}: {error}");
+        assert!(
+            error.contains("nonsense") || error.contains(key) || error.contains(part),
+            "{wrong}: {error}"
+        );
     }
 }

@@ -12,7 +12,8 @@ use std::{
 
 use super::site::{PROGRAM, Site, store, text, until_within};
 
-const ADMIN: &str = "wl_00000000000000ad_000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+pub(super) const ADMIN: &str =
+    "wl_00000000000000ad_000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 /// Files are compared every ten seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ fn make_certificate(folder: &Path, name: &str, authority: &str, names: &str, day
 }
 
 /// A folder with an authority and the certificate of a server.
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     make_authority(dir.path(), "authority");
     make_certificate(dir.path(), "server", "authority", "IP:127.0.0.1", "2");

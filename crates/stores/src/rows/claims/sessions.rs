@@ -8,8 +8,8 @@ use windlass_store::{
 };
 
 use crate::rows::{
-    Columns as _, Fault, Link, act_code, claims::claimed, from_integer, is_poll_open, name, poll_code, small,
-    to_integer,
+    Columns as _, Fault, Link, act_code, claims::claimed, from_integer, is_poll_open, name, poll_code,
+    poll_number, small, to_integer,
 };
 
 /// The row of a session that is renewed. `None` leaves a column as it is.
@@ -119,6 +119,7 @@ pub(crate) async fn sessions<D: SessionSql>(link: &mut D, now: Now) -> Result<Ve
             worker,
             running: small(row.number(7)?),
             last_seen_at: Timestamp(row.number(1)?),
+            poll: poll_number(row.number(8)?),
         });
     }
     Ok(states)
