@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{
     dependencies, drill, edges, instructions,
     metadata::Metadata,
-    shellcheck, sim, site,
+    package, shellcheck, sim, site,
     skipped::Skipped,
     style,
     tally::Tally,
@@ -54,6 +54,7 @@ const PARTS: &[Part] = &[
         files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))
     }),
     ("tests", |workspace| tests::check(workspace, FULL)),
+    ("package", package::check),
     ("instructions", |workspace| instructions::check(workspace)?.into_result()),
     ("simulation", sim::check),
     ("drills", drill::check),

@@ -11,6 +11,7 @@ mod findings;
 mod instructions;
 mod lanes;
 mod metadata;
+mod package;
 mod shellcheck;
 mod sim;
 mod site;
@@ -55,6 +56,15 @@ enum Chore {
         /// Address of the repository, for links to its sources, such as https://HOST/OWNER/NAME/blob/main
         #[arg(long, value_name = "URL")]
         repository: Option<String>,
+    },
+    /// Build the Debian package; needs dpkg-deb
+    Package {
+        /// Folder to write to
+        #[arg(long, value_name = "FOLDER", default_value = "target/package")]
+        out: std::path::PathBuf,
+        /// Build an unoptimised program, install its package in a folder, start the server, and remove it again
+        #[arg(long)]
+        check: bool,
     },
     /// Check licences, bans and sources of the dependencies against deny.toml
     Dependencies,
@@ -116,6 +126,12 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Style { bless: true } => style::bless(&workspace),
         Chore::Style { bless: false } => style::check(&workspace)?.into_result(),
         Chore::Site { out, repository } => site::build(&workspace, &out, repository.as_deref()),
+        Chore::Package { check: true, .. } => package::check(&workspace),
+        Chore::Package { out, check: false } => {
+            let program = workspace.build_full(&["--release"])?;
+            println!("{}", package::build(&workspace, &program, &out, package::Compression::Xz)?.display());
+            Ok(())
+        }
         Chore::Dependencies => dependencies::check(&workspace),
         Chore::Shellcheck => shellcheck::check(&workspace)?.into_result(),
         Chore::Instructions { bless: true } => instructions::bless(&workspace),

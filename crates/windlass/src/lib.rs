@@ -23,6 +23,7 @@ pub mod modules;
 mod schema;
 mod sections;
 mod server;
+mod service_manager;
 mod supervisor;
 mod task_list;
 mod transfer;

@@ -21,6 +21,7 @@ use crate::{
     devices::Devices,
     http,
     loops::Loops,
+    service_manager,
     task_list::TaskLists,
     webhooks::Webhooks,
     wire::{self, StoreUrl},
@@ -210,6 +211,7 @@ impl Server {
                     .spawn("decides and commits", loops::commit(engine.clone(), committer(), clock.clone()));
             }
         }
+        running.spawn("reports to the service manager", service_manager::stay_alive());
         running.spawn("keeps leases", loops::keep_leases(engine.clone(), clock.clone()));
         running.spawn("does what is due", loops::keep_time(engine.clone(), clock.clone()));
         running.spawn("delivers messages", loops::deliver_messages(engine.clone(), clock.clone()));
@@ -248,6 +250,7 @@ impl Server {
             error = running.ended() => Err(error),
             Ok(error) = is_outgrown => Err(anyhow::Error::from(error).context("this server must stop")),
         };
+        service_manager::is_stopping();
         tokio::join!(ending.end(), lists.end(), webhooks.end(), devices.end());
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.

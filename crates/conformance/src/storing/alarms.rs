@@ -86,11 +86,14 @@ async fn a_change_of_an_old_version_is_a_conflict(mut world: World) {
     assert_eq!(tell(&mut world, &raised, &resolve).await, Outcome::Conflict);
     let seen = stored(&mut world, &listed[0]).await;
     assert_eq!((seen.version, seen.alarm.state), (2, AlarmState::Acknowledged));
-    // Of two changes in one batch the second is outdated; a new alarm must not exist.
+    // Of two changes in one batch the second is outdated, and what follows may be built on it.
     let change = |before: u64| AlarmChange { before, alarm: Some(seen.alarm.clone()), consumes: None };
-    let changes = [2, 2, 0, 3].map(|before| Change::Alarm(change(before)));
-    let expected = [Outcome::Committed, Outcome::Conflict, Outcome::Conflict, Outcome::Committed];
+    let changes = [2, 2, 3].map(|before| Change::Alarm(change(before)));
+    let expected = [Outcome::Committed, Outcome::Conflict, Outcome::Conflict];
     assert_eq!(world.commit(changes.into()).await, expected);
+    // A new alarm must not exist.
+    assert_eq!(world.commit_one(Change::Alarm(change(0))).await, Outcome::Conflict);
+    assert_eq!(world.commit_one(Change::Alarm(change(3))).await, Outcome::Committed);
     assert_eq!(stored(&mut world, &listed[0]).await.version, 4);
 }
 

@@ -20,6 +20,7 @@ mod limit;
 mod lock;
 mod logging;
 pub(crate) mod malformed;
+mod man;
 mod openapi;
 mod output;
 mod params;
@@ -139,6 +140,8 @@ enum Command {
     Openapi,
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
+    /// Write manual pages for packages
+    Man(man::ManArgs),
 }
 
 /// Global options that a command does not use: its help leaves them out.
@@ -220,6 +223,7 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => block_on(args.run(connection.format)),
         Command::Openapi => openapi::run(),
         Command::Completions(args) => args.run(),
+        Command::Man(args) => args.run(),
     };
     exit.map(ExitCode::from)
 }

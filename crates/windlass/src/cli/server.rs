@@ -9,6 +9,7 @@ use super::{exit::Exit, logging::LogArgs, signals};
 use crate::{
     config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen, variables},
     server::{self, Server},
+    service_manager,
 };
 
 /// `windlass server`, which runs one, or one of its subcommands.
@@ -145,6 +146,7 @@ impl ServerArgs {
             server.check_clock()?;
         }
         println!("listening on {}", server.url()?);
+        service_manager::is_ready();
         if let Some(lack) = config.lacks() {
             tracing::warn!("other machines can reach this server, and {lack}");
         }
