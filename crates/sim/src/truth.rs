@@ -72,6 +72,9 @@ impl Truth {
             Seen::Staged(batch) => {
                 self.version += 1;
                 for change in &batch.changes {
+                    if let Change::Limit(change) = change {
+                        world.tell(|| format!("limit {}: {:?}", change.name, change.limit));
+                    }
                     self.rules.apply(change);
                     if let Change::Task(change) = change {
                         self.staged.insert(change.task.id, change.task.clone());

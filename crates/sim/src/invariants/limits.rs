@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{EventKind, Name, Ready, Wakeup, waiting};
-use windlass_store::{AttemptId, Change, Limit};
+use windlass_store::{AttemptId, Change, Limit, LimitChange};
 
 use super::{Invariant, broken};
 use crate::{
@@ -109,6 +109,16 @@ impl Limits {
         }
     }
 
+    /// With a limit its starts are forgotten: one that is set again under its name counts from nothing (world
+    /// 1795840394935329).
+    fn forget_removed(&mut self, change: &Change) {
+        let Change::Limit(LimitChange { name, limit: None }) = change else { return };
+        self.starts.remove(name);
+        for given in self.given.values_mut() {
+            given.starts.retain(|(limit, _)| limit.name != *name);
+        }
+    }
+
     /// Checks that an attempt given to a worker does not exceed a limit together with the current runs.
     fn give(&mut self, id: &AttemptId, truth: &Truth, world: &World) -> Result<(), Violation> {
         let Some(ready) = ready(id, truth).filter(|_| !self.given.contains_key(id)) else { return Ok(()) };
@@ -205,12 +215,14 @@ impl Invariant for Limits {
         match seen {
             Seen::Staged(batch) => {
                 batch.changes.iter().for_each(|change| self.park(change));
+                batch.changes.iter().for_each(|change| self.forget_removed(change));
                 if batch.changes.iter().any(is_limit) {
                     self.changed_at = Some(world.now());
                 }
             }
             Seen::Written(change) if self.shared => {
                 self.park(change);
+                self.forget_removed(change);
                 if is_limit(change) {
                     self.changed_at = Some(world.now());
                 }
