@@ -185,7 +185,7 @@ fn start_and_stop(root: &Path) -> anyhow::Result<()> {
     let mut server = Command::new(root.join("usr/bin/windlass"))
         .args(["server", "--config"])
         .arg(root.join("etc/windlass/windlass.toml"))
-        // Not the address and the store of a server that this machine may have.
+        // This machine may have a server at the address and on the store of the configuration.
         .args(["--listen", "127.0.0.1:0", "--store", "sqlite:windlass.db"])
         .current_dir(&state)
         .env("NOTIFY_SOCKET", &socket)

@@ -15,7 +15,7 @@ use std::{
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// IPv4 networks that are not of the public internet (IANA's special-purpose registry), multicast and reserved ones.
+/// IPv4 networks outside the public internet: those of IANA's special-purpose registry, multicast, reserved ones.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -35,7 +35,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 16] = [
     (Ipv4Addr::new(255, 255, 255, 255), 32),
 ];
 
-/// Where IPv6 has addresses of the public internet.
+/// The IPv6 addresses of the public internet.
 const PUBLIC_V6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 /// Networks in there that are not: protocol assignments with Teredo, documentation.

@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 10_000;
 
-/// Older alarms are not reported. Below the least that idempotency keys are kept, by which an alarm is reported once.
+/// Older alarms are not reported. Idempotency keys, by which an alarm is reported once, are kept for a day at least.
 const AGE_MS_MAX: i64 = 23 * 3_600_000;
 
 /// Reports alarms, for ever. One server does this: the one that announces events.

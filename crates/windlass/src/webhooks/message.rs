@@ -28,7 +28,7 @@ impl Kind {
     pub(super) const ALL: [Self; 5] =
         [Self::TaskSucceeded, Self::TaskRolledBack, Self::TaskFailed, Self::TaskCancelled, Self::AlarmRaised];
 
-    /// That of the end of a task.
+    /// The kind of the message about the end of a task.
     pub(super) fn of(ending: Ending) -> Self {
         match ending {
             Ending::Succeeded => Self::TaskSucceeded,

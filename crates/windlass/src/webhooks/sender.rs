@@ -70,7 +70,7 @@ impl Sender {
             request = request.header(name, value);
         }
         match request.body(body).send().await {
-            // The body of an answer is not read: it may be endless, and it may be of a system that nobody is to see.
+            // The body of an answer is not read: it may have no end, and an internal system may have sent it.
             Ok(response) => self.outcome(&response),
             Err(error) => failed(&format!("no answer from {}: {}", self.url, explain(error)), true),
         }
