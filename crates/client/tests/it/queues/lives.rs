@@ -102,7 +102,12 @@ async fn results_wait_for_a_broker_that_is_away() {
     go.send(true).unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     proxy.heal();
-    assert_eq!(near.results(1).await[0]["Event"], "succeeded");
+    let mut event = near.results(1).await[0]["Event"].clone();
+    if event == "started" {
+        // The cut took the broker's answer to it, so it was sent again.
+        event = near.results(1).await[0]["Event"].clone();
+    }
+    assert_eq!(event, "succeeded");
     near.emptied().await;
     worker.drained().await.unwrap();
 }
