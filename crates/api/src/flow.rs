@@ -48,6 +48,11 @@ pub struct FlowDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub deaths_max: Option<u32>,
+    /// Names of parameters, and of members of results at any depth, that may only be references to secrets,
+    /// `secret://NAME`: at most 64. Workers replace the references by the values; Windlass never has these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub secret: Vec<String>,
     /// An expression: what the attempts of its steps are counted under where a limit is by key. Steps may have one
     /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -109,4 +109,4 @@ pub use windlass_api as api;
 pub use windlass_brokers as brokers;
 #[cfg(feature = "coordinators")]
 pub use windlass_coordinators as coordinators;
-pub use worker::{Failure, Handler, Job, Outcome, Worker, WorkerBuilder};
+pub use worker::{Failure, Handler, Job, Outcome, Secrets, Worker, WorkerBuilder};

@@ -19,18 +19,26 @@ use crate::{
     config::ServerConfig,
     flowfile::{self, Format},
     loops::Loops,
-    modules::{self, WorkerOptions},
+    modules::{self, SecretSources, WorkerOptions},
     server::Server,
 };
 
 /// The interval at which the folder of flows is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// The modules of the development server.
+pub(crate) struct Modules {
+    /// Their folder.
+    pub(crate) folder: PathBuf,
+    /// Where their worker finds the values of secrets.
+    pub(crate) secrets: SecretSources,
+}
+
 /// Runs the server and the worker until `shutdown`.
 pub(crate) async fn run(
     config: &ServerConfig,
     flows: Option<PathBuf>,
-    modules_dir: Option<PathBuf>,
+    modules: Option<Modules>,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let server = Server::open(config).await?;
@@ -47,8 +55,8 @@ pub(crate) async fn run(
         loops.spawn("applies flows as they change", watcher.run());
     }
     let working = async {
-        match modules_dir {
-            Some(modules_dir) => modules::serve(worker(url, modules_dir), shutdown).await,
+        match modules {
+            Some(modules) => modules::serve(worker(url, modules), shutdown).await,
             None => {
                 shutdown.await;
                 Ok(())
@@ -66,13 +74,14 @@ pub(crate) async fn run(
     serving.await?
 }
 
-fn worker(server: String, modules_dir: PathBuf) -> WorkerOptions {
+fn worker(server: String, modules: Modules) -> WorkerOptions {
     WorkerOptions {
         server: Some(server),
         broker: None,
         token: None,
         tls: ClientFiles::default(),
-        modules_dir,
+        modules_dir: modules.folder,
+        secrets: modules.secrets,
         only_modules: Vec::new(),
         concurrency: None,
         exclusive: None,

@@ -5,7 +5,12 @@ use std::{future::Future, num::NonZero, sync::Arc, thread, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_api::WorkerInfo;
 
-use super::{Failure, Handler, Job, Settings, Work, Worker, registry::Registry, typed::TypedCommand};
+use super::{
+    Failure, Handler, Job, Settings, Work, Worker,
+    registry::Registry,
+    secrets::{Secrets, WithSecrets},
+    typed::TypedCommand,
+};
 use crate::{Client, Error};
 
 /// How long a drain waits for running attempts before it stops them: the usual time limit of service
@@ -19,6 +24,7 @@ pub struct WorkerBuilder {
     pub(super) work: Work,
     settings: Settings,
     registry: Registry,
+    secrets: Secrets,
     #[cfg(feature = "coordinators")]
     pub(super) exclusive: Option<super::exclusive::Exclusive>,
     /// The first mistake.
@@ -46,6 +52,7 @@ impl WorkerBuilder {
             work,
             settings,
             registry: Registry::default(),
+            secrets: Secrets::default(),
             #[cfg(feature = "coordinators")]
             exclusive: None,
             mistake: None,
@@ -114,6 +121,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Where it finds the values of secrets; default: nowhere, so that attempts whose parameters refer to secrets
+    /// fail. Handlers get parameters with values in place of the references. In what they report, in results, errors,
+    /// log and progress, the values are replaced by the references.
+    pub fn secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
     /// Builds the worker.
     ///
     /// # Errors
@@ -140,10 +155,12 @@ impl WorkerBuilder {
         if let Some(exclusive) = &self.exclusive {
             exclusive.check()?;
         }
+        let (mut registry, secrets) = (self.registry, Arc::new(self.secrets));
+        registry.wrap(|handler| Arc::new(WithSecrets::new(handler, secrets.clone())));
         Ok(Worker {
             work: self.work,
             settings: self.settings,
-            registry: Arc::new(self.registry),
+            registry: Arc::new(registry),
             #[cfg(feature = "coordinators")]
             exclusive: self.exclusive,
         })

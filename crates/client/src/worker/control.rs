@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::{Notify, mpsc::UnboundedSender};
 use windlass_api::Progress;
 
-use super::{Outcome, Token};
+use super::{Outcome, Token, secrets::Hidden};
 
 /// The most log bytes of one attempt: the amount that the server stores.
 const LOG_BYTES_MAX: usize = 64 * 1024;
@@ -48,6 +48,8 @@ struct Said {
     log_cut: bool,
     /// Whether the driver knows that there is something to collect.
     announced: bool,
+    /// The values of secrets, which lines and progress must not contain.
+    hidden: Hidden,
 }
 
 impl JobControl {
@@ -72,8 +74,15 @@ impl JobControl {
         }
     }
 
+    /// Hides these values in what comes from now on.
+    pub(super) fn hide(&self, hidden: &Hidden) {
+        self.said().hidden.extend(hidden);
+    }
+
     pub(super) fn progress(&self, progress: Progress) {
         let mut said = self.said();
+        let message = progress.message.map(|message| said.hidden.in_text(message));
+        let progress = Progress { message, ..progress };
         said.progress = Some(progress);
         self.announce(&mut said);
     }
@@ -83,6 +92,7 @@ impl JobControl {
         if said.log_cut {
             return;
         }
+        let line = said.hidden.in_text(line);
         let bytes = said.log_bytes + line.len();
         if bytes > LOG_BYTES_MAX - LOG_CUT.len() {
             said.log_cut = true;

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde::de::DeserializeOwned;
 use windlass_api::{Attempt, Payload, Progress};
 
-use super::control::JobControl;
+use super::{control::JobControl, secrets::Hidden};
 use crate::Term;
 
 /// One attempt: its input, and its progress and log.
@@ -27,6 +27,11 @@ impl Job {
     pub(super) fn again(&self, tries: u32) -> Self {
         let attempt = Attempt { attempt: self.attempt.attempt + tries, ..self.attempt.clone() };
         Self { attempt, control: self.control.clone(), term: self.term.clone() }
+    }
+
+    /// Hides these values in the log and the progress.
+    pub(super) fn hide(&self, hidden: &Hidden) {
+        self.control.hide(hidden);
     }
 
     /// The parameters, with the results of the earlier steps.

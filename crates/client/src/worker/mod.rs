@@ -44,6 +44,7 @@ mod outcome;
 mod queues;
 mod registry;
 mod report;
+mod secrets;
 mod typed;
 
 use std::{
@@ -59,6 +60,7 @@ pub use handler::Handler;
 pub use job::Job;
 pub use outcome::Outcome;
 use registry::Registry;
+pub use secrets::Secrets;
 use windlass_api::WorkerInfo;
 
 use crate::{Client, Error, Term};

@@ -81,6 +81,15 @@ impl Registry {
         Ok(())
     }
 
+    /// Puts another handler around each one.
+    pub(super) fn wrap(&mut self, wrap: impl Fn(Arc<dyn Handler>) -> Arc<dyn Handler>) {
+        for module in self.modules.values_mut() {
+            for handler in module.commands.values_mut().chain(&mut module.any) {
+                *handler = wrap(handler.clone());
+            }
+        }
+    }
+
     pub(super) fn find(&self, module: &str, command: &str) -> Option<&Arc<dyn Handler>> {
         let module = self.modules.get(module)?;
         module.commands.get(command).or(module.any.as_ref())

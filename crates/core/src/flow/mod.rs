@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{DEATHS_LIMIT, DEATHS_MAX, Expression, Millis, Name, RESULTS};
+use crate::{
+    DEATHS_LIMIT, DEATHS_MAX, Expression, Json, Millis, Name, RESULTS, Rejection, SECRET_PARAMS_MAX,
+};
 
 mod action;
 mod adhoc;
@@ -51,6 +53,10 @@ pub struct Flow {
     /// How many attempts of one execution may be lost with their workers before the step is held as poisoned; at
     /// least 1.
     pub deaths_max: u32,
+    /// The names of the parameters and members of results, at any depth, that may only be references to secrets. Not
+    /// part of this encoding: stores write them behind it.
+    #[serde(skip)]
+    pub secret: Vec<Name>,
     /// Its steps, in definition order.
     pub steps: Vec<StepDefinition>,
 }
@@ -111,6 +117,7 @@ impl Flow {
             retention: None,
             rollback_params: RollbackParams::Step,
             deaths_max: DEATHS_MAX,
+            secret: Vec::new(),
             steps,
         }
     }
@@ -182,6 +189,7 @@ impl Flow {
         if !(1..=DEATHS_LIMIT).contains(&self.deaths_max) {
             return fault(None, format!("the flow's `deaths_max` must be from 1 to {DEATHS_LIMIT}"));
         }
+        self.check_secret().or_else(|message| fault(None, message))?;
         if let Some(index) = self.cycle() {
             return fault(
                 Some(index),
@@ -192,6 +200,33 @@ impl Flow {
             );
         }
         Ok(())
+    }
+
+    /// Checks that parameters of its tasks have references where they are secret.
+    ///
+    /// # Errors
+    /// The first one that is not a reference, as [`Rejection::PlainSecret`].
+    pub fn check_secret_params(&self, params: &Json) -> Result<(), Rejection> {
+        match params.plain_secret(&self.secret) {
+            Some(param) => Err(Rejection::PlainSecret(param.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn check_secret(&self) -> Result<(), String> {
+        if self.secret.len() > SECRET_PARAMS_MAX {
+            return Err(format!(
+                "`secret` has {} names; the limit is {SECRET_PARAMS_MAX}",
+                self.secret.len()
+            ));
+        }
+        let mut names = self.secret.iter().enumerate();
+        if let Some((_, twice)) = names.find(|(index, name)| self.secret[..*index].contains(name)) {
+            return Err(format!("`secret` has the name {twice} twice"));
+        }
+        let params = self.params.as_deref().map(Json::from_stored);
+        let checked = params.map_or(Ok(()), |params| self.check_secret_params(&params));
+        checked.map_err(|rejection| format!("`params`: {rejection}"))
     }
 
     /// An expression may only read results of steps that are completed before its own. A parameter with the name of the

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::secret;
 use crate::{
     ActKey, Actor, EventKind, Json, Rejection, ResolutionKind, Role, step_name, transition::draft::Draft,
 };
@@ -18,6 +19,10 @@ pub(super) fn accept(
         return Err(Rejection::Duplicate);
     }
     check(draft, done)?;
+    let results = done.iter().filter_map(|(_, result)| result.as_ref());
+    for params in results.chain([&draft.task.input.params]) {
+        secret::check(&draft.task, Some(params))?;
+    }
     draft.emit(EventKind::TaskAccepted);
     if overrides_unique {
         draft.emit(EventKind::UniqueOverridden { by: by.cloned() });

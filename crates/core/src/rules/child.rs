@@ -1,7 +1,7 @@
 //! Child tasks: a step that runs a flow starts a child task and waits for its end. During a rollback, a completed child
 //! task rolls back, and the step waits for that.
 
-use super::{fail, resume, turn_back};
+use super::{fail, resume, secret, turn_back};
 use crate::{
     ActKey, ActState, Awaited, CHILD_PARAMS_BYTES_MAX, Cause, ChildEnd, DEPTH_MAX, Direction, Ending,
     EventKind, Json, Phase, Rejection, Task, TaskId,
@@ -46,11 +46,19 @@ fn wait(draft: &mut Draft<'_>, key: ActKey, attempt: u32, child: TaskId) {
 }
 
 /// The child task that this rollback concerns. A child task that did not succeed has rolled back already, and no child
-/// task can roll back a step that was executed by hand.
+/// task can roll back a step that was executed by hand. A child task whose result was dropped for a
+/// secret did succeed. Its failure cannot be distinguished from one of the child task, which then answers at once.
 pub(super) fn to_undo(task: &Task, key: ActKey) -> Option<TaskId> {
     task.runs_flow(key.step)?;
     let forward = task.act(ActKey { direction: Direction::Forward, ..key })?;
-    forward.child().filter(|_| forward.state == ActState::Succeeded && !is_planted(Bug::ChildNotUndone))
+    let is_dropped = !task.flow.secret.is_empty()
+        && forward.failure.as_ref().is_some_and(|failure| failure.code == fail::DATA_CODE);
+    let is_to_undo = match forward.state {
+        ActState::Succeeded => true,
+        ActState::Failed => is_dropped,
+        _ => false,
+    };
+    forward.child().filter(|_| is_to_undo && !is_planted(Bug::ChildNotUndone))
 }
 
 /// Handles the end of a child task: the step is completed, has failed, or is rolled back.
@@ -70,7 +78,10 @@ pub(super) fn ended(
     match (key.direction, end) {
         (Direction::Forward, ChildEnd::Succeeded(result)) => {
             let result = result.as_deref().map(Json::from_stored);
-            draft.emit(EventKind::ActSucceeded { key, attempt, result });
+            match secret::failure(&draft.task, result.as_ref()) {
+                Some(failure) => fail::fail(draft, key, failure),
+                None => draft.emit(EventKind::ActSucceeded { key, attempt, result }),
+            }
         }
         (Direction::Forward, ChildEnd::Undone(failure)) => fail::fail(draft, key, failure.clone()),
         (Direction::Rollback, ChildEnd::Undone(_)) => {

@@ -16,6 +16,7 @@ mod report;
 mod resolve;
 mod resume;
 mod roll_back;
+mod secret;
 mod signal;
 mod stop;
 mod suspend;

@@ -1,6 +1,6 @@
 //! A worker reports the outcome of an attempt.
 
-use super::{fail, stop};
+use super::{fail, secret, stop};
 use crate::{
     ActState, Attempt, EventKind, Failure, Outcome, POSTPONE_DEFAULT, POSTPONEMENTS_MAX, Rejection, Report,
     SPAN_MAX, Timestamp,
@@ -15,6 +15,9 @@ pub(super) fn report(draft: &mut Draft<'_>, report: &Report) -> Result<(), Rejec
     start(draft, attempt);
     let key = attempt.key;
     match &report.outcome {
+        Outcome::Succeeded(result) if let Some(failure) = secret::failure(&draft.task, result.as_ref()) => {
+            fail::fail(draft, key, failure);
+        }
         Outcome::Succeeded(result) => {
             let result = result.clone().filter(|result| !result.is_empty());
             draft.emit(EventKind::ActSucceeded { key, attempt: attempt.number, result });

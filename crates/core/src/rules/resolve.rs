@@ -1,6 +1,6 @@
 //! An operator resolves a stuck or held step.
 
-use super::{attempts, turn_back};
+use super::{attempts, secret, turn_back};
 use crate::{
     ActKey, ActState, Actor, Cause, Direction, EventKind, Json, Phase, Rejection, Resolution, ResolutionKind,
     Role, step_name, transition::draft::Draft,
@@ -31,8 +31,13 @@ pub(super) fn resolve(
     let Some(trouble) = crate::task::trouble(&draft.task, key) else {
         return Err(Rejection::NothingToResolve(name));
     };
-    if let Resolution::Retry(Some(params)) = resolution {
-        check_list(draft, step, params)?;
+    match resolution {
+        Resolution::Retry(Some(params)) => {
+            secret::check(&draft.task, Some(params))?;
+            check_list(draft, step, params)?;
+        }
+        Resolution::Done(result) => secret::check(&draft.task, result.as_ref())?,
+        Resolution::Retry(None) | Resolution::Skip | Resolution::Rollback => {}
     }
     let (kind, result) = match resolution {
         Resolution::Retry(_) => (ResolutionKind::Retry, None),

@@ -1,5 +1,6 @@
 //! A signal completes the step that waits for it.
 
+use super::secret;
 use crate::{
     ActKey, ActState, Actor, Awaited, Doer, EventKind, Json, Name, Phase, Rejection, SIGNALS_MAX, Task,
     transition::draft::Draft,
@@ -16,6 +17,7 @@ pub(super) fn signal(
     if draft.task.is_ended() {
         return Err(Rejection::Ended);
     }
+    secret::check(&draft.task, params)?;
     if let Some(key) = waits_for(&draft.task, name) {
         receive(draft, key, name, params.cloned(), by.cloned());
         return Ok(());

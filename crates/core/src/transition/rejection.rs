@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{EVALUATION_STEPS_PER_TRANSITION_MAX, SIGNALS_MAX};
+use crate::{EVALUATION_STEPS_PER_TRANSITION_MAX, SECRET_REFERENCE, SIGNALS_MAX};
 
 /// Why a command changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -71,6 +71,12 @@ pub enum Rejection {
          parameters: submit shorter lists and strings, or let the flow evaluate fewer expressions at its start"
     )]
     TooMuchToEvaluate,
+    /// A secret parameter is not a reference.
+    #[error(
+        "the parameter `{0}` is `secret` in the flow, and its value is not a reference: use \"{SECRET_REFERENCE}NAME\", \
+         which workers replace by the value"
+    )]
+    PlainSecret(String),
     /// The task has not ended, so it cannot be rolled back as one that succeeded.
     #[error("the task has not ended: cancel it")]
     NotEnded,

@@ -7,6 +7,7 @@ pub(crate) mod mix;
 pub(crate) mod params;
 pub(crate) mod payload;
 pub(crate) mod results;
+pub(crate) mod secret;
 pub(crate) mod time;
 
 pub use backoff::*;
@@ -14,4 +15,5 @@ pub use id::*;
 pub use json::*;
 pub use params::*;
 pub use results::*;
+pub use secret::*;
 pub use time::*;

@@ -1,6 +1,6 @@
 //! Which flows can run, and what the others are told.
 
-use windlass_core::{Doer, Flow, Millis, Name, RETRIES_MAX, Role, SPAN_MAX, STEPS_MAX};
+use windlass_core::{Doer, Flow, Millis, Name, RETRIES_MAX, Role, SECRET_PARAMS_MAX, SPAN_MAX, STEPS_MAX};
 
 use crate::story::flow;
 
@@ -41,6 +41,23 @@ fn steps_wait_for_steps_that_are_there_and_not_for_themselves() {
     let (step, message) = told("a > b > c", |flow| flow.steps[1].after = vec![0, 2]);
     let cycle = "step \"b\" waits for itself through its `after`: break the cycle";
     assert_eq!((step, &*message), (Some(1), cycle));
+}
+
+#[test]
+fn secret_parameters_are_references_in_the_flow_too() {
+    let secret = |names: &[&str]| names.iter().map(|name| Name::new(name).unwrap()).collect();
+    let (_, message) = told("a", |flow| {
+        flow.secret = secret(&["user", "password"]);
+        flow.params = Some(r#"{"user":"secret://user","password":"hunter2"}"#.into());
+    });
+    assert!(message.starts_with("`params`: the parameter `password` is `secret`"), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+    let (_, message) = told("a", |flow| flow.secret = secret(&["a", "b", "a"]));
+    assert_eq!(message, "`secret` has the name a twice");
+    let (_, message) = told("a", |flow| {
+        flow.secret = (0..=SECRET_PARAMS_MAX).map(|index| Name::new(&format!("p{index}")).unwrap()).collect();
+    });
+    assert_eq!(message, "`secret` has 65 names; the limit is 64");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! ~b: retry 1               how it is undone
 //! b: when x > 1, key x      only of steps: when EXPRESSION, key EXPRESSION, delay T, signal NAME, runs FLOW, role on_error,
 //!                           each LIST, parallel N (2 unless told), on_partial continue|N
-//! on_failure hold · retry_by module · rollback_params shared · deaths_max N · params {…} · input {…} · priority N · at T ·
+//! on_failure hold · retry_by module · rollback_params shared · deaths_max N · params {…} · secret NAME… · input {…} · priority N · at T ·
 //! deadline T · below N: it is a child, and that many tasks stand above it
 //!
 //! accept [STEP…]            those steps were done by another task
@@ -108,6 +108,7 @@ fn begin(story: &str) -> (World, Vec<String>) {
             "deaths_max" => flow.deaths_max = rest.parse().unwrap(),
             "deadline" => flow.deadline = Some(span(rest)),
             "params" => flow.params = Some(rest.into()),
+            "secret" => flow.secret = rest.split_whitespace().map(name).collect(),
             "input" => input.params = Json::parse(rest).unwrap(),
             "priority" => input.priority = rest.parse().unwrap(),
             "exclusive" => input.exclusive = Some(name(rest)),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use windlass_core::{
     Actor, Alarm, Device, Event, Flow, Input, Json, Leader, Lock, LockHolder, LockName, LockWaiter, Member,
-    Message, Millis, Parent, Presence, State, TaskId, Timestamp,
+    Message, Millis, Name, Parent, Presence, State, TaskId, Timestamp,
 };
 
 use self::{
@@ -27,6 +27,10 @@ use crate::port::StoreError;
 
 /// The format written today.
 pub const FORMAT: u8 = 4;
+
+/// The format of flows with secret parameters: the flow, then their names. Other flows are written as before, so that
+/// servers of the version before can read them.
+const FORMAT_OF_SECRETS: u8 = 5;
 
 /// The oldest format that is read.
 const FORMAT_FIRST: u8 = 1;
@@ -78,7 +82,7 @@ where
         Some((2, body)) => decode::<Second>(body, what).map(Into::into),
         Some((&FORMAT_FIRST, body)) => decode::<First>(body, what).map(Into::into),
         Some((format, _)) => Err(StoreError::Damaged(format!(
-            "{what} is of format {format}, and this version reads formats {FORMAT_FIRST} to {FORMAT}: use the version that wrote it or a newer one"
+            "{what} is of format {format}, and this version reads formats {FORMAT_FIRST} to {FORMAT_OF_SECRETS}: use the version that wrote it or a newer one"
         ))),
         None => Err(StoreError::Damaged(format!("{what} is empty"))),
     }
@@ -120,7 +124,7 @@ macro_rules! stored {
 
 stored!(write_state, read_state, State, [StateBefore, State3, State3], "the state of a task");
 stored!(write_member, read_member, Member, "a member of a step");
-stored!(write_flow, read_flow, Flow, [FlowBefore, Flow2, Flow3], "a flow");
+stored!(write_plain_flow, read_plain_flow, Flow, [FlowBefore, Flow2, Flow3], "a flow");
 stored!(write_events, read_events, Vec<Event>, "events of a task");
 stored!(write_message, read_message, Message, "a message");
 stored!(write_lock_waiter, read_lock_waiter, LockWaiter, "who waits for a lock");
@@ -128,6 +132,31 @@ stored!(write_tenure, read_tenure, Tenure, "who has a lock");
 stored!(write_alarm, read_alarm, Alarm, "an alarm");
 stored!(write_device, read_device, Device, "a device");
 stored!(write_presence, read_presence, Presence, "the presence of a device");
+
+/// Writes a flow.
+#[must_use]
+pub fn write_flow(flow: &Flow) -> Vec<u8> {
+    if flow.secret.is_empty() {
+        return write_plain_flow(flow);
+    }
+    let mut bytes = write(&(flow, &flow.secret));
+    bytes[0] = FORMAT_OF_SECRETS;
+    bytes
+}
+
+/// Reads a flow.
+///
+/// # Errors
+/// When it is damaged or of a format not known here.
+pub fn read_flow(bytes: &[u8]) -> Result<Flow, StoreError> {
+    match bytes.split_first() {
+        Some((&FORMAT_OF_SECRETS, body)) => {
+            let (flow, secret) = decode::<(Flow, Vec<Name>)>(body, "a flow")?;
+            Ok(Flow { secret, ..flow })
+        }
+        _ => read_plain_flow(bytes),
+    }
+}
 
 /// Who has a lock. The first two are written as an `Option` of a holder is. Servers that do not know the third one take
 /// the lock as damaged, and close it.

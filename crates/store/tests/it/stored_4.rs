@@ -45,6 +45,15 @@ fn format_4_of_flows_and_inputs_is_read() {
 }
 
 #[test]
+fn a_flow_with_secrets_has_a_format_of_its_own() {
+    let flow = Flow { secret: vec![name("password"), name("key")], ..flow(LockRef::Name(name("fleet-7"))) };
+    let bytes = fixture("flow-5.bin", &stored::write_flow(&flow));
+    assert_eq!((bytes[0], stored::read_flow(&bytes).unwrap()), (5, flow.clone()));
+    let plain = Flow { secret: Vec::new(), ..flow };
+    assert_eq!(stored::write_flow(&plain)[0], stored::FORMAT, "a server of the version before reads it");
+}
+
+#[test]
 fn format_4_of_states_and_events_is_read() {
     let flow = flow(LockRef::Name(name("fleet-7")));
     let mut task = Task::new(TASK, Arc::new(flow), Arc::new(input()));

@@ -4,10 +4,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::{exit::Exit, logging::LogArgs, signals};
+use super::{exit::Exit, logging::LogArgs, signals, worker::SecretsArgs};
 use crate::{
     config::{ServerConfig, ServerSection, parse_listen},
-    dev,
+    dev::{self, Modules},
 };
 
 /// Settings of the development server.
@@ -36,6 +36,9 @@ pub(crate) struct DevArgs {
     pub(crate) store: String,
 
     #[command(flatten)]
+    secrets: SecretsArgs,
+
+    #[command(flatten)]
     log: LogArgs,
 }
 
@@ -47,7 +50,9 @@ impl DevArgs {
         let config = ServerConfig::load(given, None)?;
         config.check_address(false)?;
         self.log.start()?;
-        dev::run(&config, self.flows, self.modules, signals::shutdown()?).await?;
+        let secrets = self.secrets.sources()?;
+        let modules = self.modules.map(|folder| Modules { folder, secrets });
+        dev::run(&config, self.flows, modules, signals::shutdown()?).await?;
         Ok(Exit::Done)
     }
 }

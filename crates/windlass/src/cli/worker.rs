@@ -1,6 +1,6 @@
 //! `windlass worker`: runs the commands of module folders, for a server or over a broker.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{fs, num::NonZeroUsize, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args, Subcommand};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     brokers::RESULTS_DEFAULT,
-    modules::{self, BrokerOptions, Exclusive, WorkerOptions},
+    modules::{self, BrokerOptions, Exclusive, SecretSources, WorkerOptions},
 };
 
 /// What `windlass worker` does besides running one.
@@ -87,7 +87,54 @@ pub(crate) struct WorkerArgs {
     coordinator: CoordinatorArgs,
 
     #[command(flatten)]
+    secrets: SecretsArgs,
+
+    #[command(flatten)]
     log: LogArgs,
+}
+
+/// Where a worker finds the values of secrets. It asks in this order.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SecretsArgs {
+    /// Find the values of secrets in environment variables: secret://db-admin is in PREFIX and DB_ADMIN. Commands
+    /// do not inherit variables with this prefix
+    #[arg(long, value_name = "PREFIX", env = "WINDLASS_SECRETS_ENV", value_parser = parse_prefix)]
+    secrets_env: Option<String>,
+
+    /// Find the values of secrets in files of this folder: secret://db-admin is in DIR/db-admin
+    #[arg(long, value_name = "DIR", env = "WINDLASS_SECRETS_DIR")]
+    secrets_dir: Option<PathBuf>,
+
+    /// Find the values of secrets with this program: it gets the name as its argument and prints the value
+    #[arg(long, value_name = "PROGRAM", env = "WINDLASS_SECRETS_COMMAND")]
+    secrets_command: Option<PathBuf>,
+}
+
+impl SecretsArgs {
+    /// The sources that were given.
+    pub(crate) fn sources(self) -> anyhow::Result<SecretSources> {
+        if let Some(folder) = &self.secrets_dir {
+            fs::read_dir(folder)
+                .with_context(|| format!("cannot read the folder of secrets {}", folder.display()))?;
+        }
+        Ok(SecretSources {
+            prefix: self.secrets_env,
+            folder: self.secrets_dir,
+            command: self.secrets_command,
+        })
+    }
+}
+
+fn parse_prefix(text: &str) -> Result<String, String> {
+    let is_variable = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if text.is_empty() || !is_variable(text) {
+        return Err(
+            "write the beginning of the names of variables, such as SECRET_: an empty one would give tasks \
+                    every variable of the worker"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
 }
 
 fn parse_queue(text: &str) -> Result<(String, String), String> {
@@ -139,6 +186,7 @@ impl WorkerArgs {
             concurrency: self.concurrency.map(NonZeroUsize::get),
             name: self.name,
             exclusive,
+            secrets: self.secrets.sources()?,
         };
         modules::serve(options, signals::shutdown()?).await?;
         Ok(Exit::Done)

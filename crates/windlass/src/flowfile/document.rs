@@ -12,7 +12,7 @@ use super::{
     tree::{Node, Value},
 };
 
-const FLOW_KEYS: [&str; 13] = [
+const FLOW_KEYS: [&str; 14] = [
     "flow",
     "params",
     "retry_by",
@@ -23,6 +23,7 @@ const FLOW_KEYS: [&str; 13] = [
     "retention",
     "rollback_params",
     "deaths_max",
+    "secret",
     "key",
     "steps",
     "on_error",
@@ -86,6 +87,7 @@ pub(super) fn flow(root: Node) -> Result<FlowDocument, Fault> {
             ],
         )?,
         deaths_max: fields.count("deaths_max")?,
+        secret: fields.take("secret").map(secret).transpose()?.unwrap_or_default(),
         key: fields.text("key")?,
         steps: steps(
             fields.need("steps", "list its steps, as in `steps: [{name: init, run: mysql.init}]`")?,
@@ -202,14 +204,21 @@ fn lock(node: Node, path: &str) -> Result<LockDocument, Fault> {
     Ok(LockDocument::Expression(LockExpression { expression }))
 }
 
+fn secret(node: Node) -> Result<Vec<String>, Fault> {
+    names(node, "secret", "a list of names of parameters, such as [password, key]")
+}
+
 fn after(node: Node) -> Result<Vec<String>, Fault> {
+    names(node, "after", "a list of names of steps, such as [check, init], or [] for none")
+}
+
+fn names(node: Node, key: &'static str, hint: &'static str) -> Result<Vec<String>, Fault> {
     match node.value {
-        Value::List(nodes) => nodes
-            .into_iter()
-            .enumerate()
-            .map(|(index, node)| text(node, &format!("after[{index}]")))
-            .collect(),
-        _ => Err(node.unexpected("after", "a list of names of steps, such as [check, init], or [] for none")),
+        Value::List(nodes) => {
+            let names = nodes.into_iter().enumerate();
+            names.map(|(index, node)| text(node, &format!("{key}[{index}]"))).collect()
+        }
+        _ => Err(node.unexpected(key, hint)),
     }
 }
 

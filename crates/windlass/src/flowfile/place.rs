@@ -17,8 +17,8 @@ const KEY_BYTES_MAX: usize = 32;
 pub(super) struct Places(BTreeMap<String, usize>);
 
 impl Places {
-    /// The places of all parts of a document that a later mistake may name. Parameters are left out: their
-    /// content is never checked.
+    /// The places of all parts of a document that a later mistake may name. The content of parameters is left
+    /// out: its mistakes are those of `params`.
     pub(super) fn of(root: &Node) -> Self {
         let mut places = Self::default();
         places.add(String::new(), root, 0);
@@ -50,6 +50,7 @@ impl Places {
             Value::Map(entries) => {
                 for entry in entries.iter().filter(|entry| entry.key.len() <= KEY_BYTES_MAX) {
                     if path.is_empty() && entry.key == "params" {
+                        self.note(entry.key.clone(), entry.value.at);
                         continue;
                     }
                     let inner =

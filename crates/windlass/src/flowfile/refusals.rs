@@ -61,7 +61,7 @@ fn unknown_keys_are_refused_with_a_suggestion() {
         "flow: f\non_error: { run: m.c, after: [a] }\nsteps: []\n",
         "flow: f\nunique: { key: a, until: finished }\nsteps: []\n",
     ]), @r#"
-    2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `exclusive`, `retention`, `rollback_params`, `deaths_max`, `key`, `steps` and `on_error`
+    2:1: unknown key "step" in a flow: did you mean `steps`? Known are `flow`, `params`, `retry_by`, `on_failure`, `deadline`, `unique`, `exclusive`, `retention`, `rollback_params`, `deaths_max`, `secret`, `key`, `steps` and `on_error`
     2:12: `exclusive`: invalid name "a b": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
     2:23: unknown key "after" in `on_error`; known are `run`, `topic`, `args`, `done`, `offline`, `settle`, `start_within`, `timeout`, `deadline` and `retry`
     2:19: unknown key "until" in `unique`; known are `key`, `while`, `for` and `on_conflict`

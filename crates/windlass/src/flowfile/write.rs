@@ -39,6 +39,7 @@ pub fn document(flow: &Flow) -> FlowDocument {
             windlass_core::RollbackParams::Shared => Some(RollbackParams::Shared),
         },
         deaths_max: Some(flow.deaths_max).filter(|max| *max != DEATHS_MAX),
+        secret: flow.secret.iter().map(ToString::to_string).collect(),
         key: key.map(text),
         steps: plain.map(|(index, definition)| step(flow, index, definition, key)).collect(),
         on_error: on_error(flow).map(|definition| action(&definition.run)),

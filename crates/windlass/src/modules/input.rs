@@ -84,9 +84,13 @@ pub(super) fn variables(attempt: &Attempt, leader_fence: Option<u64>) -> Vec<(&'
 
 /// The worker's own variables that a command does not inherit: all with the prefix of Windlass, except the
 /// server's address. This keeps tokens and the passwords in store and broker URLs from commands, also for
-/// settings added later.
-pub(super) fn withheld(names: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    names.filter(|name| name.as_encoded_bytes().starts_with(b"WINDLASS_") && name != INHERITED).collect()
+/// settings added later. The variables with `prefix`, which have secrets, are not inherited either.
+pub(super) fn withheld(names: impl Iterator<Item = OsString>, prefix: Option<&str>) -> Vec<OsString> {
+    let begins = |name: &OsString, prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+    let is_withheld = |name: &OsString| {
+        begins(name, "WINDLASS_") && name != INHERITED || prefix.is_some_and(|prefix| begins(name, prefix))
+    };
+    names.filter(is_withheld).collect()
 }
 
 #[cfg(test)]
@@ -95,9 +99,16 @@ mod tests {
 
     #[test]
     fn no_secret_of_ours_is_inherited() {
-        let names =
-            ["PATH", "WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "WINDLASS_SERVER", "MY_WINDLASS_TOKEN"];
-        let withheld = withheld(names.into_iter().map(OsString::from));
-        assert_eq!(withheld, ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE"]);
+        let names = [
+            "PATH",
+            "WINDLASS_TOKEN",
+            "WINDLASS_SERVER_STORE",
+            "WINDLASS_SERVER",
+            "MY_WINDLASS_TOKEN",
+            "PASS_DB",
+        ];
+        let names = || names.into_iter().map(OsString::from);
+        assert_eq!(withheld(names(), None), ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE"]);
+        assert_eq!(withheld(names(), Some("PASS_")), ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "PASS_DB"]);
     }
 }

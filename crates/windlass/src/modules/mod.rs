@@ -45,5 +45,5 @@ pub use catalogue::{Catalogue, CatalogueError, PassedOver};
 pub use guard::{GUARD_COMMAND, guard_main};
 pub use process::TERM_GRACE;
 pub use runner::Runner;
-pub use serve::{BrokerOptions, Exclusive, WorkerOptions, serve};
+pub use serve::{BrokerOptions, Exclusive, SecretSources, WorkerOptions, serve};
 pub use stub::{EXEC_COMMAND, exec_main, exec_stub};

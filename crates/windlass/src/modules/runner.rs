@@ -22,6 +22,8 @@ const EXIT_NOT_FOUND: i32 = 127;
 pub struct Runner {
     catalogue: Catalogue,
     spawner: Spawner,
+    /// The prefix of the variables that commands do not inherit, beside Windlass's own.
+    withheld: Option<String>,
 }
 
 impl Runner {
@@ -31,7 +33,14 @@ impl Runner {
     /// # Errors
     /// When the guard of the commands cannot be started.
     pub fn new(catalogue: Catalogue, program: PathBuf) -> io::Result<Self> {
-        Ok(Self { catalogue, spawner: Spawner::start(program)? })
+        Ok(Self { catalogue, spawner: Spawner::start(program)?, withheld: None })
+    }
+
+    /// Keeps the variables with this prefix from the commands.
+    #[must_use]
+    pub fn withholding(mut self, prefix: Option<String>) -> Self {
+        self.withheld = prefix;
+        self
     }
 
     /// Runs one attempt to its end. `stop` ends it early. Each line on its stderr is passed to `log`.
@@ -64,7 +73,7 @@ impl Runner {
             arguments: Vec::new(),
             folder: path.parent().map(PathBuf::from),
             is_read: true,
-            unset: input::withheld(std::env::vars_os().map(|(name, _)| name)),
+            unset: input::withheld(std::env::vars_os().map(|(name, _)| name), self.withheld.as_deref()),
             set: input::variables(attempt, term.map(Term::fence)),
         };
         if let Some(term) = term {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use windlass_client::{
-    Client, Worker, WorkerBuilder,
+    Client, Secrets, Worker, WorkerBuilder,
     brokers::Queue,
     coordinators::{Campaign, Coordinator},
 };
@@ -40,6 +40,35 @@ pub struct WorkerOptions {
     pub name: Option<String>,
     /// The name that the worker must lead to work; none = it always works.
     pub exclusive: Option<Exclusive>,
+    /// Where it finds the values of secrets.
+    pub secrets: SecretSources,
+}
+
+/// Where a worker finds the values of secrets; it asks in this order.
+#[derive(Debug, Clone, Default)]
+pub struct SecretSources {
+    /// Environment variables with this prefix. Commands do not inherit them.
+    pub prefix: Option<String>,
+    /// The files of a folder.
+    pub folder: Option<PathBuf>,
+    /// A program that gets the name and prints the value.
+    pub command: Option<PathBuf>,
+}
+
+impl SecretSources {
+    fn secrets(&self) -> Secrets {
+        let mut secrets = Secrets::new();
+        if let Some(prefix) = &self.prefix {
+            secrets = secrets.environment(prefix);
+        }
+        if let Some(folder) = &self.folder {
+            secrets = secrets.folder(folder);
+        }
+        if let Some(command) = &self.command {
+            secrets = secrets.command(command);
+        }
+        secrets
+    }
 }
 
 /// Where a worker campaigns that works only while it leads.
@@ -105,14 +134,15 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
     }
     let modules: Vec<(String, Vec<String>)> =
         catalogue.modules().map(|(name, commands)| (name.to_owned(), commands)).collect();
-    let runner =
-        Arc::new(Runner::new(catalogue, this_program()?).context("cannot start the guard of the modules")?);
+    let runner = Runner::new(catalogue, this_program()?).context("cannot start the guard of the modules")?;
+    let runner = Arc::new(runner.withholding(options.secrets.prefix.clone()));
     let names: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
     let builder = builder(options.server, options.token, &options.tls, options.broker, &names)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let mut worker = builder
         .name(options.name.unwrap_or_else(default_name))
-        .concurrency(options.concurrency.unwrap_or_else(cores));
+        .concurrency(options.concurrency.unwrap_or_else(cores))
+        .secrets(options.secrets.secrets());
     if let Some(Exclusive { coordinator, campaign }) = options.exclusive {
         worker = worker.exclusive(coordinator, campaign);
     }

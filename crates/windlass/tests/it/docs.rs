@@ -87,6 +87,11 @@ fn guide_to_approvals() {
 }
 
 #[test]
+fn guide_to_secrets() {
+    run("docs/guides/secrets.md");
+}
+
+#[test]
 fn metrics() {
     run("docs/reference/metrics.md");
 }

@@ -31,6 +31,7 @@ mod migrate;
 mod modules;
 mod monitoring;
 mod rollouts;
+mod secrets;
 mod servers;
 mod site;
 mod task_list;

@@ -4,10 +4,29 @@ use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use serde_json::{Value, json};
 use windlass_brokers::{Message, REASON_HEADER};
-use windlass_client::{Failure, Job, Outcome, api::TOKEN_HEADER};
+use windlass_client::{Failure, Job, Outcome, Secrets, api::TOKEN_HEADER};
 
 use super::{Bench, counting, step, step_with, step_without};
-use crate::support::handler;
+use crate::support::{RunningWorker, handler};
+
+#[tokio::test]
+async fn secrets_are_replaced_for_the_handler_and_hidden_in_its_results() {
+    let Some(bench) = Bench::start("secrets") else { return };
+    bench.publish([step_with("a", &json!({"Parameters": {"password": "secret://hunter2-9f3c"}}))]).await;
+    let handler = handler(|job| async move {
+        let params: Value = job.params().unwrap();
+        assert_eq!(params["password"], "hunter2-9f3c");
+        Outcome::succeeded(&json!({"said": format!("it is {}", params["password"])}))
+    });
+    // The program prints the name.
+    let builder = bench.one_way(handler).secrets(Secrets::new().command("echo"));
+    let worker = RunningWorker::start_built(builder.build().unwrap());
+    let result = &bench.results(2).await[1];
+    assert_eq!(result["Event"], "succeeded");
+    let said = result.to_string();
+    assert!(said.contains("secret://hunter2-9f3c") && !said.contains("\"hunter2"), "{said}");
+    worker.drained().await.unwrap();
+}
 
 #[tokio::test]
 async fn an_attempt_is_told_to_begin_and_to_end() {

@@ -20,6 +20,7 @@ mod retry;
 mod rollback;
 mod rollback_params;
 mod rollout;
+mod secret;
 mod signal;
 mod stop;
 mod suspend;

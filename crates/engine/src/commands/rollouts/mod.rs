@@ -76,6 +76,7 @@ impl Engine {
         if !uses_device(&flow) {
             return Err(EngineError::RolloutIgnoresDevice(flow.name.clone()));
         }
+        flow.check_secret_params(&definition.params)?;
         let others = self.store.records(RecordKind::Rollout, None, ROLLOUTS_MAX).await?;
         let is_open = |record| stored::decode(record).is_ok_and(|rollout| !rollout.is_ended());
         let open = others.iter().filter(|record| is_open(record)).count();

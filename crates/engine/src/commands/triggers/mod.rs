@@ -80,6 +80,12 @@ impl Engine {
         if let Some(schedule) = definition.schedule() {
             Schedule::of(&schedule.timing, now.wall)?;
         }
+        for flow in &definition.flows {
+            // A flow may be applied after its triggers.
+            if let Some(stored) = self.store.flow(&flow.flow, None).await? {
+                stored.flow.check_secret_params(&flow.params)?;
+            }
+        }
         for _ in 0..TRIES_MAX {
             let found = self.find_trigger(&name).await;
             let (next, before, change) = match &found {

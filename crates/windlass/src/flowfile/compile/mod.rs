@@ -97,6 +97,7 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
             RollbackParams::Shared => windlass_core::RollbackParams::Shared,
         },
         deaths_max: document.deaths_max.unwrap_or(DEATHS_MAX),
+        secret: secret(&document.secret)?,
         ..Flow::new(name, steps)
     };
     if let Some(circle) = circle(&flow.steps) {
@@ -129,6 +130,14 @@ fn params(document: &FlowDocument) -> Result<Option<Box<str>>, Mistake> {
     let text = serde_json::to_string(params).map_err(|error| Mistake::new("params", error.to_string()))?;
     Json::parse(&text).map_err(|error| Mistake::new("params", format!("`params`: {error}")))?;
     Ok(Some(text.into()))
+}
+
+/// The names of its secret parameters.
+fn secret(names: &[String]) -> Result<Vec<Name>, Mistake> {
+    let name = |(index, name): (usize, &String)| {
+        Name::new(name).map_err(|error| Mistake::new(format!("secret[{index}]"), error.to_string()))
+    };
+    names.iter().enumerate().map(name).collect()
 }
 
 /// The unique key of the flow's tasks.

@@ -167,6 +167,12 @@ impl From<Rejection> for Refused {
                 "The expressions of the flow take too long",
                 rejection.to_string(),
             ),
+            rejection @ Rejection::PlainSecret(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "plain-secret",
+                "A secret parameter is not a reference",
+                rejection.to_string(),
+            ),
             rejection @ (Rejection::AlreadyRollingBack(_)
             | Rejection::NobodyWaits(_)
             | Rejection::SignalDone(_)
