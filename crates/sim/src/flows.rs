@@ -19,6 +19,9 @@ pub(crate) const BROKER_MODULE: &str = "b";
 /// The signal that steps wait for.
 pub(crate) const SIGNAL: &str = "go";
 
+/// The member of all results. It is secret in some flows.
+pub(crate) const RUN: &str = "run";
+
 /// The name of the flow of rollouts.
 pub(crate) const ROLLED_OUT: &str = "rolled-out";
 
@@ -85,6 +88,7 @@ pub(crate) fn draw(world: &World, person: usize) -> Flow {
         deadline: world.chance(120).then(|| Millis(world.within(3_000..=60_000))),
         unique: world.chance(150).then(|| unique(world)),
         exclusive: world.chance(200).then(|| exclusive(world, person)),
+        secret: if world.chance(60) { vec![named(RUN)] } else { Vec::new() },
         ..Flow::new(name(person), steps)
     }
 }
@@ -96,6 +100,13 @@ fn exclusive(world: &World, person: usize) -> LockRef {
         true => LockRef::Name(named(&format!("queue-{person}"))),
         false => LockRef::Expression(expression(&format!("'queue-{person}-' + string(size)"))),
     }
+}
+
+/// The result of a run with this number: two of three are references to secrets, so that flows in which they are
+/// secret go on after a few tries.
+pub(crate) fn result_of(number: u64) -> Option<Json> {
+    let value = if number.is_multiple_of(3) { number.to_string() } else { format!("\"secret://r{number}\"") };
+    Json::parse(&format!("{{\"{RUN}\":{value}}}")).ok()
 }
 
 /// A flow that a task brings.

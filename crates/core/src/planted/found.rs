@@ -62,6 +62,7 @@ impl Bug {
         Self::ChildOfBefore,
         Self::ChildEndLost,
         Self::ChildNotUndone,
+        Self::PlainSecretKept,
         Self::AnnouncementLost,
         Self::AnnouncementOvertaken,
         Self::OutboxForgotten,

@@ -136,6 +136,8 @@ pub enum Bug {
     ChildEndLost,
     /// A completed child task is not rolled back with its parent.
     ChildNotUndone,
+    /// A secret that is not a reference is recorded.
+    PlainSecretKept,
     /// An event whose announcement was not confirmed leaves the outbox.
     AnnouncementLost,
     /// An event is announced although the previous one was not confirmed.

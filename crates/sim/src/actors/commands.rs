@@ -2,11 +2,14 @@
 
 use std::rc::Rc;
 
-use windlass_core::{Failure, Json, Millis, Outcome, TIMEOUT_CODE};
+use windlass_core::{Failure, Millis, Outcome, TIMEOUT_CODE};
 use windlass_engine::{HandedOut, Progress, Said, effect_key};
 
 use super::{nature, worker::Worker};
-use crate::{flows::LONG_MS, judge::Seen};
+use crate::{
+    flows::{LONG_MS, result_of},
+    judge::Seen,
+};
 
 /// The course of one run.
 enum Course {
@@ -90,7 +93,7 @@ fn course(worker: &Worker, number: u64) -> Course {
         Some(3) => ("run: hangs", Course::Hangs),
         Some(_) => ("run: kills its worker", Course::Kills),
         None => {
-            let result = world.chance(700).then(|| Json::parse(&format!("{{\"run\":{number}}}")).ok());
+            let result = world.chance(700).then(|| result_of(number));
             ("run: succeeds", Course::Ends(Outcome::Succeeded(result.flatten())))
         }
     };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use windlass_brokers::Queue;
-use windlass_core::{Failure, Json, Name, Outcome};
+use windlass_core::{Failure, Name, Outcome};
 use windlass_engine::{
     HandedOut, Said, WorkerReport, effect_key, loops,
     services::{QueuePublisher, QueuePublisherSettings},
@@ -15,7 +15,7 @@ use windlass_engine::{
 
 use super::Live;
 use crate::{
-    flows::BROKER_MODULE,
+    flows::{BROKER_MODULE, result_of},
     judge::Seen,
     stores::{Queues, QueuesThere, Steps},
     world::{Device, Host, World},
@@ -77,7 +77,7 @@ async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
         drawn if !is_calm && drawn < outcomes.fails + outcomes.fails_for_good => {
             Outcome::Failed(Failure::new("never", 2, false))
         }
-        _ => Outcome::Succeeded(Json::parse(&format!("{{\"run\":{}}}", world.random())).ok()),
+        _ => Outcome::Succeeded(result_of(world.random())),
     };
     world.count("one-way module: answers");
     answer(Said::Ended(outcome));
