@@ -1,11 +1,11 @@
 //! What still has to happen before a world is finished.
 
-use super::World;
+use super::{Host, World};
 use crate::{kinds::Kind, stores::EnqueuedRows};
 
 impl World {
-    /// Whether every task has ended and is published, if the world publishes, and no client is about to
-    /// submit another one.
+    /// Whether every task has ended and is published, if the world publishes, no client is about to submit another
+    /// one, and every server runs.
     pub(crate) fn is_finished(&self) -> bool {
         self.unrest().is_none()
     }
@@ -14,6 +14,10 @@ impl World {
     pub(crate) fn unrest(&self) -> Option<&'static str> {
         if self.submitting.get() > 0 {
             return Some("a client still submits tasks");
+        }
+        // It may still have messages to deliver.
+        if (0..self.config.servers).any(|server| self.is_paused(Host::Server(server))) {
+            return Some("a server stands still");
         }
         let truth = &self.judge.borrow().truth;
         if !truth.is_all_ended() {

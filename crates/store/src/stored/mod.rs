@@ -1,7 +1,8 @@
 //! How state is written down: a compact encoding with a version in front, payloads beside it as they came.
 //!
 //! All formats are postcard of the core's types. In format 1 flows were graphs of plain steps (`before.rs`), in format 2
-//! all rollbacks got the same parameters (`format_2.rs`), in format 3 no flow had an exclusive queue (`format_3.rs`). A
+//! all rollbacks got the same parameters (`format_2.rs`), in format 3 no flow had an exclusive queue (`format_3.rs`). Only
+//! flows with secret parameters are in format 5. A
 //! fixture of every format ever written is kept in `tests/it/fixtures` and read by a test, so a change of these types
 //! that would make old data unreadable is seen at once: such a change needs another format and a reader of the one
 //! before.

@@ -10,6 +10,9 @@ use crate::worker::Outcome;
 /// keys are logged by line, but their last line may be as short as an ordinary word.
 const LINE_BYTES_MIN: usize = 8;
 
+/// A text of at least this length may have been cut: commands' log lines are, after 4 KiB and between characters.
+const CUT_BYTES_MIN: usize = 4 * 1024 - 4;
+
 /// The values to hide, and the references that take their place.
 #[derive(Default)]
 pub(in crate::worker) struct Hidden {
@@ -53,11 +56,23 @@ impl Hidden {
             hidden.push_str(reference);
             rest = &rest[at + value.len()..];
         }
-        if hidden.is_empty() && rest.len() == text.len() {
+        let cut = if text.len() < CUT_BYTES_MIN { None } else { self.cut_at_end_of(rest) };
+        if hidden.is_empty() && rest.len() == text.len() && cut.is_none() {
             return text;
         }
-        hidden.push_str(rest);
-        hidden
+        let (end, reference) = cut.unwrap_or((rest.len(), ""));
+        hidden + &rest[..end] + reference
+    }
+
+    /// The beginning of a value at the end of a text that was cut there: its place, and the reference.
+    fn cut_at_end_of(&self, text: &str) -> Option<(usize, &str)> {
+        let begun = self.values.iter().filter_map(|(value, reference)| {
+            let lengths = LINE_BYTES_MIN..value.len();
+            let length =
+                lengths.rev().find(|length| text.as_bytes().ends_with(&value.as_bytes()[..*length]))?;
+            Some((text.len() - length, reference.as_str()))
+        });
+        begun.min_by_key(|(at, _)| *at)
     }
 
     /// The first value in a text: its place, the value and its reference. Of two at the same place, the longer one.
@@ -128,6 +143,17 @@ mod tests {
             assert_eq!(hidden().in_text(text.to_owned()), expected);
         }
         assert!(!format!("{:?}", hidden()).contains("hunter2"));
+    }
+
+    #[test]
+    fn a_value_that_was_cut_with_its_line_is_hidden() {
+        let long = "0123456789".repeat(1000);
+        let mut hidden = hidden();
+        hidden.add(&long, "secret://long-line");
+        assert_eq!(hidden.in_text(long[..4096].to_owned()), "secret://long-line");
+        let line = "x".repeat(4085) + &long[..11];
+        assert_eq!(hidden.in_text(line), "x".repeat(4085) + "secret://long-line");
+        assert_eq!(hidden.in_text("01234567".to_owned()), "01234567", "a short line is whole");
     }
 
     #[test]

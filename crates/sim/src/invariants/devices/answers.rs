@@ -32,6 +32,9 @@ struct Job {
     /// Whether another job of the task ran on the device at the same time, after an operator had unlocked it. An answer
     /// without `attempt` may be about either.
     is_beside: bool,
+    /// Whether the server that published it is gone, and with it its claims, which were in memory. An answer without
+    /// `attempt` may then be about an earlier job: it has no effect, and the job is published again or times out.
+    is_forgotten: bool,
 }
 
 impl Invariant for Answers {
@@ -45,6 +48,10 @@ impl Invariant for Answers {
             }
             Seen::Mqtt(MqttEvent::Answered(answered)) => {
                 self.answers.insert(answered.number, answered.clone());
+                Ok(())
+            }
+            Seen::ServerStarted if !world.config.shared => {
+                self.jobs.values_mut().for_each(|job| job.is_forgotten = true);
                 Ok(())
             }
             Seen::Mqtt(MqttEvent::Acknowledged(number)) => self.acknowledged(*number, truth, world),
@@ -73,14 +80,14 @@ impl Answers {
                 }
             }
         }
-        self.jobs.insert(published.number, Job { task, key, attempt, is_beside });
+        self.jobs.insert(published.number, Job { task, key, attempt, is_beside, is_forgotten: false });
     }
 
     /// The job of an answer has ended on disk when the answer is acknowledged.
     fn acknowledged(&self, number: u64, truth: &Truth, world: &World) -> Result<(), Violation> {
         let Some(answer) = self.answers.get(&number) else { return Ok(()) };
         let Some(job) = answer.job.and_then(|job| self.jobs.get(&job)) else { return Ok(()) };
-        if job.is_beside && answer.attempt.is_none() {
+        if (job.is_beside || job.is_forgotten) && answer.attempt.is_none() {
             return Ok(());
         }
         let Some(known) = truth.tasks.get(&job.task).filter(|_| !truth.is_damaged(job.task)) else {
