@@ -52,7 +52,7 @@ impl FromQuery for PageOfMessages {
         ("since" = Option<String>, Query, description = "Only those since this time, or since so long ago: `15m`"),
         ("before" = Option<u64>, Query, description = "Only those with numbers below this one"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<usize>, Query, description = "1 to 1000"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "1 to 1000"),
     ),
     responses(
         (status = 200, description = "The page", body = api::List<api::DeviceMessage>),

@@ -88,7 +88,7 @@ fn label(text: &str) -> Result<(String, String), Refused> {
         ("online" = Option<bool>, Query, description = "Only those that count as online, or only those that do not"),
         ("after" = Option<String>, Query, description = "Only with names after this one"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<usize>, Query, description = "1 to 1000"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "1 to 1000"),
     ),
     responses((status = 200, description = "The page", body = api::List<api::Device>))
 )]
@@ -287,7 +287,7 @@ impl FromQuery for PageOfLog {
         ("name" = String, Path, description = "Name of the device"),
         ("before" = Option<u64>, Query, description = "Only entries with numbers below this one"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<usize>, Query, description = "1 to 1000"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "1 to 1000"),
     ),
     responses(
         (status = 200, description = "The page", body = api::List<api::DeviceLogEntry>),

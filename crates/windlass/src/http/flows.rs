@@ -72,7 +72,7 @@ impl FromQuery for Version {
     params(
         ("all" = Option<bool>, Query, description = "`true`: also the flows that tasks brought along as `steps`"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out"),
     ),
     responses(
         (status = 200, description = "The page", body = api::List<api::Flow>),

@@ -49,7 +49,7 @@ impl FromQuery for PageOfLocks {
     tag = "locks",
     params(
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<usize>, Query, description = "1 to 1000"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "1 to 1000"),
     ),
     responses((status = 200, description = "The page", body = api::List<api::Lock>))
 )]

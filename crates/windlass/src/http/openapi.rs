@@ -3,10 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::{body::Bytes, http::StatusCode, response::Response};
+use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        OpenApi as Document,
+        Content, OpenApi as Document, PathItem, Ref, ResponseBuilder,
+        path::Operation,
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
@@ -17,6 +19,7 @@ use super::{
     leaders, limits, locks, metrics, queues, rollouts, servers, tasks, tasks::classic::ClassicTask,
     tasks::classic_queue::ClassicQueue, tokens, triggers, workers,
 };
+use crate::schema;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -103,10 +106,52 @@ pub(super) fn jobs_router() -> OpenApiRouter<Arc<App>> {
 /// The contract as pretty JSON, with a newline at the end.
 #[must_use]
 pub fn document() -> String {
+    let mut contract = router().into_openapi();
+    add_refusals(&mut contract);
     // It is made of what the compiler has seen, so it can always be written.
-    let mut document = router().into_openapi().to_pretty_json().unwrap_or_default();
-    document.push('\n');
-    document
+    let mut document = serde_json::to_value(contract).unwrap_or_default();
+    name_lists(&mut document);
+    schema::to_text(&document)
+}
+
+/// Every operation of `/v1` refuses with a problem, also with a status that its description does not list.
+fn add_refusals(contract: &mut Document) {
+    let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+    let refusal = ResponseBuilder::new()
+        .description("A refusal, or a failure of the server")
+        .content("application/problem+json", problem)
+        .build();
+    for (_, item) in contract.paths.paths.iter_mut().filter(|(path, _)| path.starts_with("/v1/")) {
+        for operation in operations(item) {
+            operation.responses.responses.insert("default".to_owned(), refusal.clone().into());
+        }
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem { get, put, post, delete, .. } = item;
+    [get, put, post, delete].into_iter().flatten()
+}
+
+/// The pages of lists are called `TaskList` and not `List_Task`, because generated SDKs have types of these names.
+fn name_lists(value: &mut Value) {
+    let named = |name: &str| name.strip_prefix("List_").map(|item| format!("{item}List"));
+    match value {
+        Value::Object(members) => {
+            for (name, mut value) in std::mem::take(members) {
+                name_lists(&mut value);
+                members.insert(named(&name).unwrap_or(name), value);
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(name_lists),
+        Value::String(text) => {
+            const SCHEMAS: &str = "#/components/schemas/";
+            if let Some(name) = text.strip_prefix(SCHEMAS).and_then(named) {
+                *text = format!("{SCHEMAS}{name}");
+            }
+        }
+        _ => {}
+    }
 }
 
 /// This document.

@@ -41,7 +41,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     tag = "rollouts",
     params(
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out"),
     ),
     responses((status = 200, description = "The page", body = api::List<api::Rollout>))
 )]
@@ -212,7 +212,7 @@ pub(crate) async fn remove(
     params(
         ("name" = String, Path, description = "Name of the rollout"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out"),
     ),
     responses(
         (status = 200, description = "The page", body = api::List<api::RolloutEntry>),

@@ -30,7 +30,7 @@ const COUNTED_MAX: u64 = 10_000;
     path = "/v1/tasks/counts", operation_id = "count_tasks",
     tag = "tasks",
     params(
-        ("status" = Option<String>, Query, description = "As for the list of tasks"),
+        ("status" = Option<Vec<api::TaskStatus>>, Query, style = Form, explode = false, description = "As for the list of tasks"),
         ("flow" = Option<String>, Query, description = "As for the list of tasks"),
         ("label" = Option<String>, Query, description = "As for the list of tasks"),
         ("idempotency_key" = Option<String>, Query, description = "As for the list of tasks"),

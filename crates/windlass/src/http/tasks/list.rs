@@ -41,7 +41,7 @@ const CURSOR_PREFIX: &str = "t";
     path = "/v1/tasks", operation_id = "list_tasks",
     tag = "tasks",
     params(
-        ("status" = Option<String>, Query, description = "Only with one of these statuses: comma-separated, or given several times"),
+        ("status" = Option<Vec<api::TaskStatus>>, Query, style = Form, explode = false, description = "Only with one of these statuses; may also be given several times"),
         ("flow" = Option<String>, Query, description = "Only of this flow"),
         ("label" = Option<String>, Query, description = "Only with this label, as `name:value`; may be given several times"),
         ("idempotency_key" = Option<String>, Query, description = "Only the task that was submitted under this idempotency key; one for each flow without `flow`. Reruns are not found by their keys"),
@@ -50,7 +50,7 @@ const CURSOR_PREFIX: &str = "t";
         ("since" = Option<String>, Query, description = "Only accepted at or after this time: RFC 3339, or how long ago (`15m`)"),
         ("until" = Option<String>, Query, description = "Only accepted before this time"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out"),
         ("brief" = Option<bool>, Query, description = "`true`: without parameters; `params` is `{}` in each task"),
     ),
     responses(

@@ -104,7 +104,7 @@ impl FromQuery for WantedMembers {
         ("step" = String, Path, description = "Name of the step"),
         ("status" = Option<String>, Query, description = "Only with one of these statuses: comma-separated, or given several times"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out"),
     ),
     responses(
         (status = 200, description = "The page; none before the step has its turn", body = api::List<api::Member>),

@@ -45,7 +45,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     tag = "triggers",
     params(
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out"),
     ),
     responses((status = 200, description = "The page", body = api::List<api::Trigger>))
 )]
@@ -206,7 +206,7 @@ pub(crate) async fn resume(State(app): State<Arc<App>>, Path(name): Path<Name>) 
     params(
         ("name" = String, Path, description = "Name of the trigger"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out"),
     ),
     responses(
         (status = 200, description = "The page", body = api::List<api::TriggerEntry>),

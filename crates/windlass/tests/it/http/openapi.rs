@@ -41,6 +41,38 @@ fn every_operation_says_what_it_does() {
     assert!(ids.len() >= 28);
 }
 
+#[test]
+fn generated_clients_find_names_bounds_and_refusals() {
+    let document: serde_json::Value = serde_json::from_str(&windlass::http::document()).unwrap();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for name in schemas.keys() {
+        assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{name}");
+    }
+    let text = document.to_string();
+    let referred = text.split("\"$ref\":\"#/components/schemas/").skip(1);
+    let mut count = 0;
+    for name in referred.map(|rest| rest.split('"').next().unwrap()) {
+        assert!(schemas.contains_key(name), "{name} is not there");
+        count += 1;
+    }
+    assert!(count > 200, "{count}");
+    let problem = "#/components/schemas/Problem";
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let refusal = &operation["responses"]["default"]["content"]["application/problem+json"];
+            assert_eq!(refusal["schema"]["$ref"] == problem, path.starts_with("/v1/"), "{method} {path}");
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            for limit in parameters.filter(|parameter| parameter["name"] == "limit") {
+                let bounds = (&limit["schema"]["minimum"], &limit["schema"]["maximum"]);
+                assert_eq!(bounds, (&1.into(), &1000.into()), "{method} {path}");
+            }
+        }
+    }
+    let list = &document["paths"]["/v1/tasks"]["get"]["parameters"][0];
+    assert_eq!((&list["name"], &list["explode"]), (&"status".into(), &false.into()));
+    assert_eq!(list["schema"]["items"]["$ref"], "#/components/schemas/TaskStatus");
+}
+
 /// Who sends a parameter that is ignored gets another answer than the expected one. Only triggers accept unknown ones: the
 /// programs that call them may add some.
 #[tokio::test]

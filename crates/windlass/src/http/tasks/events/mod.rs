@@ -45,7 +45,7 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
         ("id" = String, Path, description = "Id of the task"),
         ("after" = Option<u64>, Query, description = "Only those after the one with this number"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
-        ("limit" = Option<u32>, Query, description = "1 to 1000; 100 when left out; not for streams"),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 100 when left out; not for streams"),
         ("logs" = Option<bool>, Query, description = "Whether a stream also has the lines that attempts write from now on"),
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`, for streams"),
     ),
