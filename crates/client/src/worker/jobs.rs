@@ -2,19 +2,18 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures_util::FutureExt;
 use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 use tracing::warn;
 use windlass_api::{Attempt, Progress};
 
 use super::{
-    Failure, Handler, Job, Outcome, Token,
+    Handler, Job, Outcome, Token,
     control::{JobControl, Word},
+    handler::run_caught,
     report::{self, Stop},
 };
 use crate::Term;
@@ -104,9 +103,7 @@ impl Jobs {
         let words = self.words.clone();
         let name = token.clone();
         let work = async move {
-            // A panic drops the handler's state, so nobody sees it afterwards.
-            let ended = AssertUnwindSafe(async move { handler.run(*job).await }).catch_unwind().await;
-            let outcome = ended.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
+            let outcome = run_caught(&*handler, *job).await;
             // Without a driver there is no receiver.
             let _ = words.send(Word::Ended(name, outcome));
         };

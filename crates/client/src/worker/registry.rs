@@ -120,15 +120,19 @@ impl Registry {
     }
 }
 
+/// Whether this is a name as the server accepts it. Such a name is never a path to another folder.
+pub(super) fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let begins = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    begins && name.len() <= 128 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
 /// Checks names here too, so that a typing error is found when the worker is built, not when a step waits for
 /// a worker in vain.
 fn check_name(what: &str, name: &str) -> Result<(), Error> {
-    let mut bytes = name.bytes();
-    let begins = bytes.next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
     // A flow splits MODULE.COMMAND at the first dot: it could never name a module with a dot.
     let dotted_module = what == "module" && name.contains('.');
-    if begins && goes_on && name.len() <= 128 && !dotted_module {
+    if is_name(name) && !dotted_module {
         return Ok(());
     }
     Err(Error::Invalid(format!(

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::{Json, Name};
 
-/// What the text of a reference to a secret begins with.
+/// The prefix of a reference to a secret.
 pub const SECRET_REFERENCE: &str = "secret://";
 
 /// The maximum number of secret parameters of a flow.

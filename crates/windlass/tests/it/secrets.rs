@@ -37,7 +37,8 @@ fn site() -> Site {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let mut site = Site::open(dir, &store, &[]);
-    site.children.remove(0).kill().unwrap();
+    let mut first = site.children.remove(0);
+    first.kill().and_then(|()| first.wait()).unwrap();
     let log = |name: &str| Stdio::from(File::create(site.dir.path().join(name)).unwrap());
     let server = Command::new(PROGRAM)
         .args(["server", "--listen", site.url.strip_prefix("http://").unwrap(), "--store", &store])
@@ -51,7 +52,7 @@ fn site() -> Site {
     fs::create_dir_all(&secrets).unwrap();
     fs::write(secrets.join("db"), format!("{PASSWORD}\n")).unwrap();
     fs::write(secrets.join("tls-key"), KEY).unwrap();
-    // What it gets goes to a file outside of the folder that is searched.
+    // The input goes to a file outside of the searched folder.
     let body = format!(
         "cat > {got}; env | grep ^PASS_ >> {got}; cat {got} >&2; echo \"$WINDLASS_PARAMS\" >&2\n\
          cat {db} {key} >&2\n",

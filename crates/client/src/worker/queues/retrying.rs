@@ -1,13 +1,12 @@
 //! Retries by the module itself, as in the classic design.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 
 use crate::{
     pacing::Pacing,
-    worker::{Failure, Handler, Job, Outcome},
+    worker::{Handler, Job, Outcome, handler::run_caught},
 };
 
 /// Runs a handler again while it fails and retries are left. The timeout of the attempt covers all tries
@@ -29,10 +28,7 @@ impl Handler for Retrying {
         let mut pacing = Pacing::default();
         let mut retries = 0;
         loop {
-            // A panic drops the handler's state, so nobody sees it afterwards.
-            let run = AssertUnwindSafe(self.handler.run(job.again(retries))).catch_unwind();
-            let outcome = run.await.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic)));
-            let failure = match outcome {
+            let failure = match run_caught(&*self.handler, job.again(retries)).await {
                 Outcome::Failed(failure) if failure.retryable && retries < self.retries => failure,
                 outcome => return outcome,
             };

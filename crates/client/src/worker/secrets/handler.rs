@@ -1,14 +1,13 @@
 //! The handler around every handler: it gets parameters with values, and reports without them.
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use serde_json::value::RawValue;
 use windlass_api::Payload;
 
 use super::{Hidden, Secrets, sources::REFERENCE, tokens::replace_values};
-use crate::worker::{Failure, Handler, Job, Outcome};
+use crate::worker::{Failure, Handler, Job, Outcome, handler::run_caught};
 
 /// A handler that gets the values of secrets in place of their references.
 pub(in crate::worker) struct WithSecrets {
@@ -50,10 +49,8 @@ impl Handler for WithSecrets {
         let attempt = &mut job.attempt;
         resolve(&mut attempt.params, &values);
         attempt.results.iter_mut().chain(&mut attempt.result).for_each(|payload| resolve(payload, &values));
-        // The message of a panic may have a value in it. A panic drops the handler's state, so nobody sees it
-        // afterwards.
-        let outcome = AssertUnwindSafe(self.handler.run(job)).catch_unwind().await;
-        hidden.in_outcome(outcome.unwrap_or_else(|panic| Outcome::Failed(Failure::of_panic(&*panic))))
+        // The message of a panic may have a value in it.
+        hidden.in_outcome(run_caught(&*self.handler, job).await)
     }
 }
 

@@ -4,9 +4,9 @@ use std::{ffi::OsString, io::ErrorKind, path::PathBuf, process::Stdio, time::Dur
 
 use tokio::{io::AsyncReadExt, process::Command, time::timeout};
 
-use crate::Failure;
+use crate::worker::{Failure, registry::is_name};
 
-/// What the text of a reference begins with.
+/// The prefix of a reference.
 pub(super) const REFERENCE: &str = "secret://";
 
 /// The least bytes of a value. Anything shorter could not be hidden without hiding ordinary words.
@@ -194,14 +194,6 @@ fn checked(value: String, name: &str) -> Result<String, String> {
         VALUE_BYTES_MIN..=VALUE_BYTES_MAX => Ok(value),
         _ => Err(format!("the secret {name} has more than {VALUE_BYTES_MAX} bytes")),
     }
-}
-
-/// Whether this is a name, which never leads out of a folder.
-fn is_name(name: &str) -> bool {
-    let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    begins
-        && name.len() <= 128
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
 }
 
 #[cfg(test)]
