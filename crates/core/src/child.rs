@@ -126,6 +126,10 @@ pub(crate) fn messages(before: &Task, after: &Task, events: &[Event]) -> Vec<Mes
             };
             Some(to_child(*key, *attempt, *child, command))
         }
+        EventKind::ActResultDropped { key, attempt, .. } => {
+            let child = after.act(*key)?.child()?;
+            Some(to_child(*key, *attempt, child, ChildCommand::Undo))
+        }
         EventKind::TaskEnded(Ending::Cancelled) if is_planted(Bug::ChildEndLost) => None,
         EventKind::TaskEnded(_) => {
             let Parent { task, key, .. } = after.input.parent?;

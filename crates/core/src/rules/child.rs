@@ -45,23 +45,17 @@ fn wait(draft: &mut Draft<'_>, key: ActKey, attempt: u32, child: TaskId) {
     draft.emit(EventKind::ActAwaiting { key, attempt, awaited, child, locks });
 }
 
-/// The child task that this rollback concerns. A child task that did not succeed has rolled back already, and no child
-/// task can roll back a step that was executed by hand. A child task whose result was dropped for a
-/// secret did succeed. Its failure cannot be distinguished from one of the child task, which then answers at once.
+/// The child task that this rollback concerns. A child task that did not succeed, or whose result was dropped, has rolled
+/// back already, and no child task can roll back a step that was executed by hand.
 pub(super) fn to_undo(task: &Task, key: ActKey) -> Option<TaskId> {
     task.runs_flow(key.step)?;
     let forward = task.act(ActKey { direction: Direction::Forward, ..key })?;
-    let is_dropped = !task.flow.secret.is_empty()
-        && forward.failure.as_ref().is_some_and(|failure| failure.code == fail::DATA_CODE);
-    let is_to_undo = match forward.state {
-        ActState::Succeeded => true,
-        ActState::Failed => is_dropped,
-        _ => false,
-    };
+    let is_to_undo = forward.state == ActState::Succeeded;
     forward.child().filter(|_| is_to_undo && !is_planted(Bug::ChildNotUndone))
 }
 
-/// Handles the end of a child task: the step is completed, has failed, or is rolled back.
+/// Handles the end of a child task: the step is completed, has failed, or is rolled back. If its result cannot be used, the
+/// child task is rolled back first.
 pub(super) fn ended(
     draft: &mut Draft<'_>,
     key: ActKey,
@@ -79,7 +73,8 @@ pub(super) fn ended(
         (Direction::Forward, ChildEnd::Succeeded(result)) => {
             let result = result.as_deref().map(Json::from_stored);
             match secret::failure(&draft.task, result.as_ref()) {
-                Some(failure) => fail::fail(draft, key, failure),
+                // The child task has had its effects, and another attempt would start another one.
+                Some(failure) => draft.emit(EventKind::ActResultDropped { key, attempt, failure }),
                 None => draft.emit(EventKind::ActSucceeded { key, attempt, result }),
             }
         }

@@ -20,7 +20,8 @@ pub struct Act {
     /// The deadline of all attempts together. `None` until the first attempt is known to be taken: no deadline runs
     /// while the attempt waits in a queue.
     pub deadline_at: Option<Timestamp>,
-    /// The deadline passed while a worker had the attempt: the attempt is cancelled, and its end is awaited.
+    /// Its failure is certain, and only the end of the attempt is awaited: the deadline passed while a worker had it, or
+    /// the result of its child task was dropped.
     pub overdue: bool,
     /// When the first attempt was handed out.
     pub started_at: Option<Timestamp>,

@@ -307,6 +307,16 @@ pub enum EventKind {
         /// The part of the server.
         by: Option<Actor>,
     },
+    /// The child task succeeded, and its result cannot be used. The child task is rolled back, and the step fails when
+    /// that has ended.
+    ActResultDropped {
+        /// The execution.
+        key: ActKey,
+        /// Number of the attempt.
+        attempt: u32,
+        /// The failure of the step.
+        failure: Failure,
+    },
 }
 
 /// An operator's decision about a step.
@@ -367,6 +377,7 @@ impl EventKind {
             | Self::ActUnanswered { key, .. }
             | Self::ActReclaimed { key, .. }
             | Self::ActStopped { key, .. }
+            | Self::ActResultDropped { key, .. }
             | Self::SignalReceived { key, .. } => Some(*key),
         }
     }

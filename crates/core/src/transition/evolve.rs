@@ -115,6 +115,10 @@ pub fn evolve(task: &mut Task, event: &Event) {
             set_start_by(act, None);
             act.failure = Some(Failure::new(DEADLINE_PASSED, DEADLINE_CODE, false));
         }),
+        EventKind::ActResultDropped { key, failure, .. } => change(task, *key, |act| {
+            act.overdue = true;
+            act.failure = Some(failure.clone());
+        }),
         EventKind::ActSkipped { key } => change(task, *key, |act| settle(act, ActState::Skipped, at)),
         EventKind::ActResolved { key, resolution, result, .. } => {
             if *resolution == ResolutionKind::Retry && retry_members(task, *key) {

@@ -449,6 +449,9 @@ impl Teller {
                 )
             }
             EventKind::ActOverdue { key, attempt } => format!("{} overdue", act(*key, *attempt)),
+            EventKind::ActResultDropped { key, attempt, failure } => {
+                format!("{} undoes its child: {}", act(*key, *attempt), failure.message)
+            }
             EventKind::ActSkipped { key } => format!("{} passed over", self.act_name(*key)),
             EventKind::ActResolved { key, resolution, result, by } => {
                 let result = result.as_ref().map(|result| format!(" {result}")).unwrap_or_default();

@@ -103,6 +103,9 @@ impl Said {
                 Self::act("failed", *key, *attempt).failure(failure, None)
             }
             EventKind::ActOverdue { key, attempt } => Self::act("overdue", *key, *attempt),
+            EventKind::ActResultDropped { key, attempt, failure } => {
+                Self::act("result_dropped", *key, *attempt).failure(failure, None)
+            }
             EventKind::ActSkipped { key } => Self::whole("skipped", *key),
             EventKind::ActResolved { key, resolution, result: _, by } => {
                 let data = json!({ "action": view::resolve_action(*resolution).as_str() });
