@@ -18,6 +18,9 @@ pub const KEY_HEADER: &str = "windlass-idempotency-key";
 /// The header with the idempotency key of the action that is rolled back, in step messages of rollbacks.
 pub const FORWARD_KEY_HEADER: &str = "windlass-forward-idempotency-key";
 
+/// The header with the W3C trace context, in step messages and in messages that start tasks.
+pub const TRACEPARENT_HEADER: &str = "traceparent";
+
 /// The code of a result that means: retry later, which does not count as a retry (`EX_TEMPFAIL` of
 /// sysexits.h).
 pub const CODE_RETRY_LATER: i32 = 75;
@@ -58,6 +61,9 @@ pub struct StepMessage {
     /// Of a rollback: the idempotency key of what is rolled back, where the broker has no headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_key: Option<String>,
+    /// The W3C trace context of the attempt, where the broker has no headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// What the steps before returned, by their names. Flows of the classic catalogue do without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]

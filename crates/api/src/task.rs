@@ -54,6 +54,10 @@ pub struct SubmitTask {
     /// Free words to find the task by: at most 16, names and values of at most 128 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The W3C trace context that the task belongs to, the same thing as the header `traceparent`. An invalid one is
+    /// ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// One run of a flow.

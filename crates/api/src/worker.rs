@@ -208,7 +208,8 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub result: Option<Payload>,
-    /// W3C trace context of the submit, where it had one.
+    /// W3C trace context for what the worker does: the span of the attempt if the server records traces, otherwise that
+    /// of the submit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
     /// The locks that the step has while it runs, by name.

@@ -7,7 +7,7 @@ use std::{
     future::pending,
     pin::pin,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, RwLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -22,7 +22,7 @@ use windlass_schedule::ScheduleError;
 use windlass_store::{Now, Signal, Store, StoreError, TaskIds};
 
 use crate::{
-    Counts, Feed, Observer, RerunRefusal, Rounds, Tokens,
+    Counts, Feed, Observer, RerunRefusal, Rounds, Sampling, Tokens,
     commands::{
         ACCESS_TOKENS_MAX, AccessTokenFault, DEVICES_APPLIED_MAX, FlowsOnDisk, ROLLOUTS_MAX,
         ROLLOUTS_OPEN_MAX, TRIGGERS_MAX, leaders::Watched,
@@ -70,7 +70,9 @@ pub struct Engine {
     /// Set when a rollout was changed on this server.
     pub(crate) rollouts_changed: Signal,
     pub(crate) flows_on_disk: FlowsOnDisk,
-    pub(crate) observer: OnceLock<Arc<dyn Observer>>,
+    pub(crate) observers: RwLock<Vec<Arc<dyn Observer>>>,
+    /// Which traces are recorded; unset = none.
+    pub(crate) sampling: OnceLock<Sampling>,
 }
 
 /// Why the engine refused a request. Nothing was changed.
@@ -304,7 +306,8 @@ impl Engine {
             triggers_changed: Signal::default(),
             rollouts_changed: Signal::default(),
             flows_on_disk: FlowsOnDisk::default(),
-            observer: OnceLock::new(),
+            observers: RwLock::default(),
+            sampling: OnceLock::new(),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::{
     http::ClientLimits,
     job_api::JobApiSettings,
     task_list::{self, TaskListSettings},
+    traces::{self, TracesSettings},
     webhooks::{self, WebhookSettings},
     wire::StoreUrl,
 };
@@ -106,7 +107,7 @@ impl AccessConfig {
 }
 
 /// The effective settings of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ServerConfig {
     /// Address to listen on.
     pub(crate) listen: SocketAddr,
@@ -134,6 +135,8 @@ pub(crate) struct ServerConfig {
     pub(crate) task_lists: Vec<TaskListSettings>,
     /// The webhooks.
     pub(crate) webhooks: Vec<WebhookSettings>,
+    /// Where traces are sent; none = nowhere.
+    pub(crate) traces: Option<TracesSettings>,
     /// The job API; none = the server does not serve it.
     pub(crate) jobs: Option<JobApiSettings>,
     /// The network of devices.
@@ -156,6 +159,7 @@ impl ServerConfig {
         let brokers = brokers::read(file.queues, file.intake, file.events, file.machinery).context(place)?;
         let task_lists = task_list::read(file.task_list).context(place)?;
         let webhooks = webhooks::read(file.webhook).context(place)?;
+        let traces = file.traces.map(traces::read).transpose().context(place)?;
         let jobs = file.asyncwork.map(JobApiSettings::read).transpose().context(place)?;
         let devices = devices::read(file.devices).context(place)?;
         let access = AccessConfig::of(access, file.access)?;
@@ -182,6 +186,7 @@ impl ServerConfig {
             brokers,
             task_lists,
             webhooks,
+            traces,
             jobs,
             devices,
         };
@@ -272,6 +277,7 @@ impl ServerConfig {
         let machinery = self.brokers.machinery.as_ref().map(MachinerySettings::section);
         let task_list = self.task_lists.iter().map(TaskListSettings::section).collect();
         let webhook = self.webhooks.iter().map(WebhookSettings::section).collect();
+        let traces = self.traces.as_ref().map(TracesSettings::section);
         let devices = self.devices.as_ref().map(DeviceSettings::section);
         let access = self.access.section();
         let asyncwork = self.jobs.as_ref().map(JobApiSettings::section);
@@ -282,6 +288,7 @@ impl ServerConfig {
             intake,
             task_list,
             webhook,
+            traces,
             events,
             asyncwork,
             machinery,

@@ -20,12 +20,14 @@ mod loops;
 #[doc(hidden)]
 pub mod malformed;
 pub mod modules;
+mod outgoing;
 mod schema;
 mod sections;
 mod server;
 mod service_manager;
 mod supervisor;
 mod task_list;
+mod traces;
 mod transfer;
 mod webhooks;
 mod wire;

@@ -23,6 +23,7 @@ use crate::{
     loops::Loops,
     service_manager,
     task_list::TaskLists,
+    traces::Traces,
     webhooks::Webhooks,
     wire::{self, StoreUrl},
 };
@@ -58,6 +59,7 @@ struct Parts {
     brokers: Brokers,
     task_lists: TaskLists,
     webhooks: Webhooks,
+    traces: Traces,
     devices: Devices,
 }
 
@@ -74,6 +76,7 @@ impl Parts {
             brokers: Brokers::new(config.brokers.clone())?,
             task_lists: TaskLists::new(config.task_lists.clone())?,
             webhooks: Webhooks::new(config.webhooks.clone()).context("in the configuration file")?,
+            traces: Traces::new(config.traces.clone()).context("in the configuration file")?,
             devices: Devices::new(config.devices.as_ref())?,
         })
     }
@@ -184,7 +187,7 @@ impl Server {
     /// fails at once: the service manager restarts it, and everything that was answered is durable.
     pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self { listener, engine, clock, membership, retention, clients, access, .. } = self;
-        let Parts { tls, admin_token, jobs, brokers, task_lists, webhooks, devices } = self.parts;
+        let Parts { tls, admin_token, jobs, brokers, task_lists, webhooks, traces, devices } = self.parts;
         let membership = Arc::new(membership);
         let mut running = Loops::default();
         let app = http::App::new(engine.clone(), clock.clone(), clients);
@@ -194,7 +197,8 @@ impl Server {
             Some(tls) => app.encrypted_by(tls),
             None => app,
         });
-        // Before the first commit, whose events may have to be published.
+        // Before the first commit, of which it may have to record spans and publish events.
+        let traces = traces.start(&engine, &clock, &app.metrics.spans, &mut running);
         let (subscriber, webhooks) = webhooks.start(&app, &mut running);
         let ending = brokers.start(&app, &clock, subscriber.into_iter().collect(), &mut running)?;
         let lists = task_lists.start(&app, &mut running);
@@ -252,6 +256,7 @@ impl Server {
         };
         service_manager::is_stopping();
         tokio::join!(ending.end(), lists.end(), webhooks.end(), devices.end());
+        traces.end().await;
         running.shutdown().await;
         // Without this, other servers would notice the end only after a timeout.
         if let Err(error) = membership.end().await {

@@ -20,7 +20,7 @@ use crate::{
         part::{Logged, Part, Pending, TaskPart, has_timer},
         task_work::{Refusal, TaskStep, TaskWork},
     },
-    queries::observer::Ends,
+    queries::observer::Observed,
 };
 
 /// The position of an item: the index of its operation, and its index in that operation.
@@ -324,7 +324,7 @@ impl Batch {
     /// The changes to commit, each with the items that wait for its outcome: what sends a message before what consumes
     /// it ([`follow_ups`](super::follow_ups)). Events are kept only for watchers.
     /// Changes are marked for the event outbox only if the server announces events.
-    /// What ended is kept only for an observer.
+    /// What was accepted and what ended is kept only for observers.
     pub(super) fn into_changes(
         self,
         watched: bool,
@@ -338,11 +338,11 @@ impl Batch {
             let TaskStep { mut change, loaded, pending, stops } = step;
             change.announces = announces && !(change.consumes.is_some() && is_planted(Bug::OutboxForgotten));
             let events = watched.then(|| change.events.clone());
-            let ends = observed.then(|| Ends::of(&change.task, &change.events));
+            let seen = observed.then(|| Observed::of(&change.events));
             let logs = Logged::of(&change.logs, watched);
             let (has_timer, sends) = (has_timer(&change), !change.messages.is_empty());
             changes.push(Change::Task(Box::new(change)));
-            let task = Some(TaskPart { loaded, events, ends, stops });
+            let task = Some(TaskPart { loaded, events, seen, stops });
             parts.push(Part { pending, task, logs, has_timer, sends });
         };
         firsts.into_iter().flatten().for_each(|step| put_task(step, &mut changes, &mut parts));

@@ -184,7 +184,7 @@ impl Committer {
         let (changes, parts) = batch.into_changes(
             !self.engine.feed.is_idle(),
             self.engine.announcing.is_on(),
-            self.engine.observer.get().is_some(),
+            !self.engine.observers().is_empty(),
         );
         let (changes, parts) = audit::add_entries(changes, parts, operations, decided_at.wall);
         let mut sent = self.sent(&changes);
@@ -327,8 +327,8 @@ impl Committer {
     fn committed(&self, part: &TaskPart, now: Now) {
         let task = &part.loaded.task;
         self.engine.progress.forget_ended(task);
-        if let (Some(ends), Some(observer)) = (&part.ends, self.engine.observer.get()) {
-            ends.show(&**observer);
+        if let Some(seen) = &part.seen {
+            self.engine.observers().iter().for_each(|observer| seen.show(task, &**observer));
         }
         for (session, attempt) in &part.stops {
             self.engine.cancel(*session, attempt, now);

@@ -8,7 +8,7 @@ use windlass_store::{AttemptId, Loaded, LogLine, SessionId, TaskChange};
 
 use crate::{
     deciding::{batch::Place, inbox::Reply},
-    queries::observer::Ends,
+    queries::observer::Observed,
 };
 
 /// An item that waits for the outcome of a change: it is part of the change, or was decided on its result.
@@ -51,8 +51,8 @@ pub(super) struct TaskPart {
     pub(super) loaded: Loaded,
     /// The events, if there was a watcher when they were decided.
     pub(super) events: Option<Vec<Event>>,
-    /// The ends among the events, if this server is observed.
-    pub(super) ends: Option<Ends>,
+    /// What observers hear of, if this server has some.
+    pub(super) seen: Option<Observed>,
     /// Attempts that workers must stop.
     pub(super) stops: Vec<(SessionId, AttemptId)>,
 }

@@ -122,7 +122,8 @@ impl Engine {
         let token = self.tokens.seal(&id);
         let task = loaded.task.clone();
         let (params, results) = (task.params_for(id.key), Results::of(&task, id.key));
-        HandedOut { token, id, task, params, results }
+        let traceparent = self.traceparent(&task, id.key, id.attempt);
+        HandedOut { token, id, task, params, results, traceparent }
     }
 
     /// Fails an attempt without a retry because its parameters have grown beyond the limit.

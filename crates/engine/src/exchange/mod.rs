@@ -145,6 +145,8 @@ pub struct HandedOut {
     pub params: Json,
     /// The results of the steps before its own, by their names.
     pub results: Results,
+    /// The W3C trace context for what its worker does.
+    pub traceparent: Option<Box<str>>,
 }
 
 impl HandedOut {

@@ -8,6 +8,7 @@ pub(crate) mod last_heard;
 pub(crate) mod observer;
 pub(crate) mod progress;
 pub(crate) mod queue_rates;
+pub(crate) mod trace;
 mod why;
 
 use futures_util::StreamExt as _;
@@ -26,7 +27,8 @@ pub use counts::Counts;
 pub use device_messages::*;
 pub use feed::*;
 pub use last_heard::LastHeard;
-pub use observer::{AttemptEnd, Observer, TaskEnd};
+pub use observer::{AttemptEnd, AttemptOutcome, Observer, TaskEnd};
+pub use trace::{Sampling, SpanContext, TaskTrace};
 pub use why::*;
 
 impl Engine {

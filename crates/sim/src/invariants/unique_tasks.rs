@@ -121,10 +121,11 @@ impl UniqueTasks {
             return false;
         }
         match during {
-            // The first one may be claimed already. Hand-outs of shared rows, and those after a read of parameters from
-            // the disk, are seen a little later, and those over a broker and to devices are not seen.
+            // The first one may be claimed already. Hand-outs of shared rows, and those of tasks that are read from the
+            // disk, are seen a little later, and those over a broker and to devices are not seen.
             During::Pending => {
                 let is_seen_at_once = !world.config.shared
+                    && world.config.rest.head == usize::MAX
                     && !world.config.is(Kind::Broker)
                     && !world.config.is(Kind::Devices)
                     && !world.config.is(Kind::FewBytes);

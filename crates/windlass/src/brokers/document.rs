@@ -1,34 +1,26 @@
 //! Makes what a message asks for: a task, or the body that a trigger gets.
 
 use serde_json::{Value, value::RawValue};
+use windlass_api::TRACEPARENT_HEADER;
 use windlass_brokers::Message;
 
 use super::{pointer::Pointer, settings::IntakeSettings};
-use crate::http::{KEY_BYTES_MAX, request::SUBMIT_BYTES_MAX};
-
-/// The task that a message asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TaskDocument {
-    /// The document of `POST /v1/tasks`.
-    pub(super) text: String,
-    /// The idempotency key. None where neither the configuration nor the broker gives one: then the document
-    /// must have its own.
-    pub(super) key: Option<String>,
-}
+use crate::http::{KEY_BYTES_MAX, TaskMessage, request::SUBMIT_BYTES_MAX};
 
 impl IntakeSettings {
     /// The task that a message asks for.
     ///
     /// # Errors
     /// When the body is not JSON, or the configured place has no value.
-    pub(super) fn document(&self, message: &Message) -> Result<TaskDocument, String> {
+    pub(super) fn document(&self, message: &Message) -> Result<TaskMessage, String> {
         let (params, key) = self.parts(message)?;
         let text = match &self.flow {
             // The parameters are passed on unchanged, digit for digit.
             Some(flow) => format!(r#"{{"flow":{},"params":{}}}"#, Value::from(flow.as_str()), params.get()),
             None => params.get().to_owned(),
         };
-        Ok(TaskDocument { text, key })
+        let traceparent = message.header(TRACEPARENT_HEADER).map(str::to_owned);
+        Ok(TaskMessage { text, key, traceparent })
     }
 
     /// The parameters in a message, or the whole, and its key.
@@ -97,7 +89,7 @@ mod tests {
         taken_in(section).unwrap()
     }
 
-    fn document(settings: &IntakeSettings, body: &str) -> Result<TaskDocument, String> {
+    fn document(settings: &IntakeSettings, body: &str) -> Result<TaskMessage, String> {
         settings.document(&Message::new("7-0", "", body.to_owned()))
     }
 
@@ -106,6 +98,9 @@ mod tests {
         let body = r#"{"id":12,"data":{"disk":"a"}}"#;
         let whole = document(&intake(None, None, None), body).unwrap();
         assert_eq!((whole.text.as_str(), whole.key.as_deref()), (body, Some("7-0")));
+        let traced = Message::new("7-0", "", body.to_owned()).with_header("traceparent", "00-1-2-01");
+        let traced = intake(None, None, None).document(&traced).unwrap();
+        assert_eq!(traced.traceparent.as_deref(), Some("00-1-2-01"));
         let part = document(&intake(Some("ship"), Some("/data"), Some("/id")), body).unwrap();
         assert_eq!(part.text, r#"{"flow":"ship","params":{"disk":"a"}}"#);
         assert_eq!(part.key.as_deref(), Some("12"));

@@ -26,7 +26,7 @@ use super::{
     election::Election,
     settings::IntakeSettings,
 };
-use crate::http::App;
+use crate::http::{App, TaskMessage};
 
 /// The most messages in flight.
 const IN_FLIGHT_MAX: usize = 1_000;
@@ -193,8 +193,8 @@ impl Intake {
     /// Starts the tasks of these messages together.
     async fn take_all(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
         let read = |delivery: &Delivery| {
-            let document = self.settings.document(&delivery.message)?;
-            Ok((document.text, document.key.map(|key| self.own(&key))))
+            let message = self.settings.document(&delivery.message)?;
+            Ok(TaskMessage { key: message.key.map(|key| self.own(&key)), ..message })
         };
         let taken = self.app.take_in_all(deliveries.iter().map(read).collect(), &self.by()).await;
         taken.into_iter().map(|taken| taken.map(drop)).collect()

@@ -69,7 +69,7 @@ mod tests {
         ));
         let id = AttemptId { task: task.id, key, attempt: 1, claim: 1 };
         let params = task.params_for(key);
-        HandedOut { token: "a.b".to_owned(), id, params, results: Results::None, task }
+        HandedOut { token: "a.b".to_owned(), id, params, results: Results::None, task, traceparent: None }
     }
 
     fn body(message: &Message) -> &str {

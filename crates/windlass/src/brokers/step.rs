@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use windlass_api::{FORWARD_KEY_HEADER, KEY_HEADER, StepMessage, TOKEN_HEADER};
+use windlass_api::{FORWARD_KEY_HEADER, KEY_HEADER, StepMessage, TOKEN_HEADER, TRACEPARENT_HEADER};
 use windlass_brokers::Message;
 use windlass_core::{ActKey, Action, Direction, Millis, RetryBy, RollbackParams, Task};
 use windlass_engine::{HandedOut, Results, effect_key, rolled_back_key, services::WriteStep};
@@ -31,6 +31,7 @@ pub(crate) fn whole(attempt: &HandedOut) -> StepMessage {
         token: Some(attempt.token.clone()),
         key: Some(effect_key(&attempt.task, attempt.id.key)),
         forward_key: rolled_back_key(&attempt.task, attempt.id.key),
+        traceparent: attempt.traceparent.as_deref().map(str::to_owned),
         ..full(attempt)
     }
 }
@@ -61,6 +62,7 @@ fn message(attempt: &HandedOut, mut document: StepMessage, has_headers: bool) ->
         (document.token, document.key) =
             (Some(attempt.token.clone()), Some(effect_key(&attempt.task, attempt.id.key)));
         document.forward_key = rolled_back_key(&attempt.task, attempt.id.key);
+        document.traceparent = attempt.traceparent.as_deref().map(str::to_owned);
     }
     with_headers(attempt, &document, has_headers)
 }
@@ -73,6 +75,8 @@ pub(super) fn with_headers(attempt: &HandedOut, document: &impl Serialize, has_h
         headers.push((KEY_HEADER.to_owned(), effect_key(&attempt.task, attempt.id.key)));
         let forward_key = rolled_back_key(&attempt.task, attempt.id.key);
         headers.extend(forward_key.map(|key| (FORWARD_KEY_HEADER.to_owned(), key)));
+        let traceparent = attempt.traceparent.as_deref();
+        headers.extend(traceparent.map(|value| (TRACEPARENT_HEADER.to_owned(), value.to_owned())));
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
     }
     // Serialization of these types cannot fail.
@@ -107,6 +111,7 @@ fn document(task: &Task, key: ActKey) -> StepMessage {
         token: None,
         key: None,
         forward_key: None,
+        traceparent: None,
         results: None,
         results_omitted: false,
         result: None,
@@ -147,7 +152,7 @@ mod tests {
         ));
         let id = AttemptId { task: task.id, key, attempt: 1, claim: 1 };
         let params = task.params_for(key);
-        HandedOut { token: "a.b".to_owned(), id, params, results: Results::None, task }
+        HandedOut { token: "a.b".to_owned(), id, params, results: Results::None, task, traceparent: None }
     }
 
     fn body(message: &Message) -> &str {
@@ -181,6 +186,15 @@ mod tests {
         let message = Writer.message(&attempt("", ActKey::forward(0)), false);
         assert!(message.headers.is_empty());
         assert!(body(&message).contains(r#""Token":"a.b","Key":"00000000-"#), "{}", body(&message));
+    }
+
+    #[test]
+    fn the_trace_context_is_beside_the_token() {
+        let attempt = HandedOut { traceparent: Some("00-1-2-01".into()), ..attempt("", ActKey::forward(0)) };
+        let message = Writer.message(&attempt, true);
+        assert_eq!(message.header("traceparent"), Some("00-1-2-01"));
+        let message = Writer.message(&attempt, false);
+        assert!(body(&message).contains(r#""Traceparent":"00-1-2-01""#), "{}", body(&message));
     }
 
     #[test]

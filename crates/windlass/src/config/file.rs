@@ -21,6 +21,7 @@ use crate::{
     job_api::AsyncworkSection,
     sections,
     task_list::TaskListSection,
+    traces::TracesSection,
     webhooks::WebhookSection,
 };
 
@@ -50,6 +51,9 @@ pub(crate) struct ConfigFile {
     /// `[[webhook]]`: requests at ends of tasks and alarms.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "sections::several")]
     pub(crate) webhook: Vec<WebhookSection>,
+    /// `[traces]`: where spans of tasks are sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) traces: Option<TracesSection>,
     /// `[events]`: where events of tasks are published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<EventsSection>,

@@ -57,7 +57,9 @@ pub use openapi::document;
 pub(crate) use serving::encryption::refresh_certificates;
 pub(crate) use serving::serve_jobs;
 pub use serving::{serve, shutdown::Shutdown};
-pub(crate) use submit::{LABEL_BYTES_MAX, enqueued::EnqueuedReader, idempotency::KEY_BYTES_MAX};
+pub(crate) use submit::{
+    LABEL_BYTES_MAX, enqueued::EnqueuedReader, idempotency::KEY_BYTES_MAX, intake::TaskMessage,
+};
 pub(crate) use tasks::{events::event_document, view, view::status};
 pub(crate) use tokens::new_secret;
 pub(crate) use triggers::{

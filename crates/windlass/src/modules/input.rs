@@ -9,6 +9,9 @@ use windlass_api::{Attempt, AttemptLock, Direction, Payload};
 /// it.
 const INHERITED: &str = "WINDLASS_SERVER";
 
+/// The variables of a trace context, of which a command gets that of its attempt alone.
+const TRACE_CONTEXT: [&str; 2] = ["TRACEPARENT", "TRACESTATE"];
+
 /// The document on stdin.
 #[derive(Serialize)]
 struct Document<'a> {
@@ -69,6 +72,9 @@ pub(super) fn variables(attempt: &Attempt, leader_fence: Option<u64>) -> Vec<(&'
     if let Some(key) = &attempt.forward_idempotency_key {
         variables.push(("WINDLASS_FORWARD_IDEMPOTENCY_KEY", key.clone()));
     }
+    if let Some(traceparent) = &attempt.traceparent {
+        variables.push((TRACE_CONTEXT[0], traceparent.clone()));
+    }
     if !attempt.locks.is_empty() {
         let locks = attempt.locks.iter().map(|lock| format!("{}={}", lock.name, lock.fence));
         variables.push(("WINDLASS_LOCKS", locks.collect::<Vec<_>>().join(" ")));
@@ -88,7 +94,9 @@ pub(super) fn variables(attempt: &Attempt, leader_fence: Option<u64>) -> Vec<(&'
 pub(super) fn withheld(names: impl Iterator<Item = OsString>, prefix: Option<&str>) -> Vec<OsString> {
     let begins = |name: &OsString, prefix: &str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
     let is_withheld = |name: &OsString| {
-        begins(name, "WINDLASS_") && name != INHERITED || prefix.is_some_and(|prefix| begins(name, prefix))
+        begins(name, "WINDLASS_") && name != INHERITED
+            || TRACE_CONTEXT.iter().any(|context| name == context)
+            || prefix.is_some_and(|prefix| begins(name, prefix))
     };
     names.filter(is_withheld).collect()
 }
@@ -106,9 +114,13 @@ mod tests {
             "WINDLASS_SERVER",
             "MY_WINDLASS_TOKEN",
             "PASS_DB",
+            "TRACEPARENT",
         ];
         let names = || names.into_iter().map(OsString::from);
-        assert_eq!(withheld(names(), None), ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE"]);
-        assert_eq!(withheld(names(), Some("PASS_")), ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "PASS_DB"]);
+        assert_eq!(withheld(names(), None), ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "TRACEPARENT"]);
+        assert_eq!(
+            withheld(names(), Some("PASS_")),
+            ["WINDLASS_TOKEN", "WINDLASS_SERVER_STORE", "PASS_DB", "TRACEPARENT"]
+        );
     }
 }

@@ -358,7 +358,7 @@ mod tests {
     fn no_notation_of_an_address_passes_the_check_of_urls() {
         for text in FORGED_URLS {
             let url = reqwest::Url::parse(text).unwrap();
-            let address = crate::webhooks::settings::address_of(&url).unwrap_or_else(|| panic!("{text}"));
+            let address = crate::outgoing::address_of(&url).unwrap_or_else(|| panic!("{text}"));
             assert!(!Reach::default().permits(address), "{text} is {address}");
         }
     }

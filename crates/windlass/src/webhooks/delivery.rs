@@ -9,7 +9,7 @@ use windlass_core::{Json, Task};
 use windlass_engine::services::Unreadable;
 
 use super::{message::Message, settings::WebhookSettings};
-use crate::http::App;
+use crate::http::{App, TaskMessage};
 
 /// The label with the name of the webhook. Tasks with it are not reported to webhooks.
 pub(super) const LABEL: &str = "webhook";
@@ -81,7 +81,9 @@ pub(super) async fn start(
             labels: [(LABEL, webhook.name.as_str()), (KIND_LABEL, message.kind.as_str())].into(),
         };
         let key = format!("webhook/{}/{}", webhook.name, message.id);
-        serde_json::to_string(&document).map(|text| (text, Some(key))).map_err(|error| error.to_string())
+        let traceparent = message.traceparent.as_deref().map(str::to_owned);
+        let written = serde_json::to_string(&document).map_err(|error| error.to_string())?;
+        Ok(TaskMessage { text: written, key: Some(key), traceparent })
     });
     let started = app.take_in_all(documents.collect(), BY).await;
     started.into_iter().map(|started| started.map(drop)).collect()

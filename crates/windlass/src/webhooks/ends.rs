@@ -41,7 +41,8 @@ impl Subscriber for TaskEnds {
             }
             for webhook in self.webhooks.iter().filter(wants) {
                 places.push(place);
-                messages.push((webhook, Message::of_end(kind, task, *n, event)));
+                let traceparent = self.app.engine.traceparent_of(task);
+                messages.push((webhook, Message::of_end(kind, task, *n, event, traceparent)));
             }
         }
         if messages.is_empty() {

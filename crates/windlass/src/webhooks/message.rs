@@ -58,11 +58,19 @@ pub(super) struct Message {
     /// its parts.
     pub(super) id: String,
     pub(super) body: Value,
+    /// The W3C trace context of the task that it is about.
+    pub(super) traceparent: Option<Box<str>>,
 }
 
 impl Message {
     /// A task has ended. Parameters and results are not in it: receivers read them with a token of their own.
-    pub(super) fn of_end(kind: Kind, task: &Task, n: u64, event: &Event) -> Self {
+    pub(super) fn of_end(
+        kind: Kind,
+        task: &Task,
+        n: u64,
+        event: &Event,
+        traceparent: Option<Box<str>>,
+    ) -> Self {
         let ended = event_document(task, n, event);
         let data = json!({
             "task": ended.task,
@@ -74,7 +82,8 @@ impl Message {
             "event": n,
         });
         let id = format!("{}-{n}", ended.task);
-        Self { kind, id, body: json!({ "type": kind.as_str(), "timestamp": ended.at, "data": data }) }
+        let body = json!({ "type": kind.as_str(), "timestamp": ended.at, "data": data });
+        Self { kind, id, body, traceparent }
     }
 
     /// An alarm was raised, or raised again.
@@ -83,7 +92,8 @@ impl Message {
         let digest = Sha256::digest(format!("{}/{}", alarm.id, alarm.raised));
         let id = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         let data = json!({ "alarm": alarm_document(alarm.clone()), "raised": alarm.raised });
-        Self { kind, id, body: json!({ "type": kind.as_str(), "timestamp": raised_at, "data": data }) }
+        let body = json!({ "type": kind.as_str(), "timestamp": raised_at, "data": data });
+        Self { kind, id, body, traceparent: None }
     }
 }
 

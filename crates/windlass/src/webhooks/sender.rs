@@ -1,21 +1,20 @@
 //! One request to a receiver, and what its answer means. Requests are those of Standard Webhooks
 //! (<https://www.standardwebhooks.com>).
 
-use std::{error::Error as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use reqwest::{
-    Client, Response, StatusCode,
-    header::{CONTENT_TYPE, RETRY_AFTER},
-};
+use reqwest::{Client, Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::json;
 use windlass_core::{Failure, Json, Millis, Outcome, Secret};
-use windlass_tls::{ClientConfig, ClientFiles, client_config, config_without_roots};
 
 use super::{
     address::CheckedDns,
     settings::{WebhookSettings, WebhookUrl},
 };
-use crate::http::webhook_headers;
+use crate::{
+    http::webhook_headers,
+    outgoing::{client_for, explain, retry_after},
+};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,20 +39,12 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(settings: &WebhookSettings) -> anyhow::Result<Self> {
-        let config = match settings.url.0.scheme() {
-            "https" => client_config(&ClientFiles { authorities: settings.ca_file.clone(), identity: None }),
-            _ => config_without_roots(),
-        };
-        let client = Client::builder()
-            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
-            // A proxy would resolve the host name, and a redirect names another host.
+        let client = client_for(&settings.url.0, settings.ca_file.as_deref())?
+            // A proxy would resolve the host name.
             .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
             .dns_resolver(Arc::new(CheckedDns(Arc::new(settings.reach.clone()))))
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(TIMEOUT)
-            .http1_only()
-            .tls_backend_preconfigured(ClientConfig::clone(&*config?))
             .build()?;
         Ok(Self {
             client,
@@ -64,8 +55,11 @@ impl Sender {
     }
 
     /// Sends a message, signed at this time in seconds since 1970.
-    pub(super) async fn send(&self, id: &str, body: String, at: i64) -> Outcome {
+    pub(super) async fn send(&self, id: &str, body: String, at: i64, traceparent: Option<&str>) -> Outcome {
         let mut request = self.client.post(self.url.0.clone()).header(CONTENT_TYPE, "application/json");
+        if let Some(traceparent) = traceparent {
+            request = request.header("traceparent", traceparent);
+        }
         for (name, value) in webhook_headers(&self.secrets, id, at, body.as_bytes()) {
             request = request.header(name, value);
         }
@@ -82,8 +76,7 @@ impl Sender {
             return Outcome::Succeeded(Json::parse(&json!({ "status": status.as_u16() }).to_string()).ok());
         }
         let message = format!("{} answers {status}", self.url);
-        let pause = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        match (status, pause) {
+        match (status, retry_after(response)) {
             (StatusCode::GONE, _) => {
                 failed(&format!("{message}: the receiver wants no more messages"), false)
             }
@@ -103,19 +96,4 @@ impl Sender {
 pub(super) fn failed(message: &str, retryable: bool) -> Outcome {
     let code = if retryable { TEMPORARY } else { REFUSED };
     Outcome::Failed(Failure { message: message.into(), code, retryable })
-}
-
-/// An error without the URL, and with its causes.
-fn explain(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text = format!("{text}: {part}");
-        }
-        cause = error.source();
-    }
-    text
 }

@@ -1,6 +1,6 @@
 //! The sections `[[webhook]]` of the configuration.
 
-use std::{fmt, net::IpAddr, ops::RangeInclusive, path::PathBuf};
+use std::{fmt, ops::RangeInclusive, path::PathBuf};
 use utoipa::ToSchema;
 
 use anyhow::{Context as _, bail, ensure};
@@ -12,7 +12,7 @@ use super::{
     address::{NotPermitted, Reach},
     message::Kind,
 };
-use crate::http::webhook_secret;
+use crate::{http::webhook_secret, outgoing::address_of};
 
 /// What the modules of deliveries begin with.
 const MODULE_PREFIX: &str = "webhook-";
@@ -181,11 +181,6 @@ fn url_of(text: &str, reach: &Reach) -> anyhow::Result<Url> {
         Some(address) if !reach.permits(address) => Err(NotPermitted { host, address }.into()),
         _ => Ok(url),
     }
-}
-
-/// The address that a URL has in place of a host name.
-pub(super) fn address_of(url: &Url) -> Option<IpAddr> {
-    url.host_str()?.trim_matches(['[', ']']).parse().ok()
 }
 
 /// The error messages do not contain the secret.

@@ -132,17 +132,21 @@ impl Worker {
     /// have had its effect.
     fn begin(&mut self, answer: ExchangeAnswer) {
         for attempt in answer.attempts {
-            let HandedOut { token, params, .. } = &attempt;
+            let HandedOut { token, params, traceparent, .. } = &attempt;
             let found =
                 attempt.module().and_then(|module| Some((module.clone(), self.senders.get(module)?.clone())));
             let Some((module, sender)) = found else { continue };
             let (token, message, app) = (token.clone(), delivery::read(params), self.app.clone());
+            let traceparent = traceparent.clone();
             if !self.holding.insert(token.clone()) {
                 continue;
             }
             let request = self.running.spawn(async move {
                 match message {
-                    Ok((id, body)) => sender.send(&id, body, app.clock.now().wall.0 / 1000).await,
+                    Ok((id, body)) => {
+                        let at = app.clock.now().wall.0 / 1000;
+                        sender.send(&id, body, at, traceparent.as_deref()).await
+                    }
                     Err(error) => {
                         failed(&format!("the parameters are not those of a delivery: {error}"), false)
                     }

@@ -36,6 +36,7 @@ mod servers;
 mod site;
 mod task_list;
 mod tls;
+mod traces;
 mod transfer;
 mod triggers;
 mod webhooks;

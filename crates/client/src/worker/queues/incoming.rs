@@ -1,7 +1,10 @@
 //! Parses messages to attempts.
 
 use serde_json::value::RawValue;
-use windlass_api::{Attempt, Direction, FORWARD_KEY_HEADER, KEY_HEADER, Payload, StepMessage, TOKEN_HEADER};
+use windlass_api::{
+    Attempt, Direction, FORWARD_KEY_HEADER, KEY_HEADER, Payload, StepMessage, TOKEN_HEADER,
+    TRACEPARENT_HEADER,
+};
 use windlass_brokers::Message;
 
 use crate::worker::Failure;
@@ -84,7 +87,7 @@ impl Incoming {
             forward_idempotency_key: header(FORWARD_KEY_HEADER).or(step.forward_key),
             error: step.error,
             result: step.result,
-            traceparent: header("traceparent"),
+            traceparent: header(TRACEPARENT_HEADER).or(step.traceparent),
             locks: Vec::new(),
             exclusive: step.exclusive,
         };

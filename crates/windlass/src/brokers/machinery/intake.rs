@@ -14,7 +14,10 @@ use super::{
     signature::Signature,
     task::{self, StateName, TaskState},
 };
-use crate::brokers::consume::{Consumption, Handle};
+use crate::{
+    brokers::consume::{Consumption, Handle},
+    http::TaskMessage,
+};
 
 /// The most signatures in flight.
 const IN_FLIGHT_MAX: usize = 1_000;
@@ -80,7 +83,8 @@ impl Machinery {
         let document = |sent: &Sent<'_>| {
             let (text, signature) = sent.as_ref().map_err(String::clone)?;
             let document = task::document(signature, text, &self.settings)?;
-            Ok((document, Some(task::key(&signature.uuid()?))))
+            let key = Some(task::key(&signature.uuid()?));
+            Ok(TaskMessage { text: document, key, traceparent: signature.traceparent() })
         };
         let accepted = self.app.take_in_all(sent.iter().map(document).collect(), by).await;
         join_all(sent.iter().zip(accepted).map(|(sent, accepted)| self.settle(sent, accepted))).await

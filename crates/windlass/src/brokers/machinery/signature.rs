@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
+use windlass_api::TRACEPARENT_HEADER;
 
 use super::value::TypedValue;
 
@@ -79,6 +80,12 @@ impl Signature {
     /// Headers, as they were sent.
     pub(super) fn headers(&self) -> Option<&RawValue> {
         self.raw("Headers")
+    }
+
+    /// The W3C trace context in its headers.
+    pub(super) fn traceparent(&self) -> Option<String> {
+        let headers: BTreeMap<String, Value> = serde_json::from_str(self.headers()?.get()).ok()?;
+        headers.get(TRACEPARENT_HEADER)?.as_str().map(str::to_owned)
     }
 
     /// Its priority.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use windlass_api::{Direction, Payload, ResultEvent, ResultMessage};
+use windlass_api::{KEY_HEADER, TRACEPARENT_HEADER};
 use windlass_brokers::Message;
 use windlass_core::{Action, Json};
 use windlass_engine::{HandedOut, effect_key, services::WriteStep};
@@ -120,8 +121,10 @@ impl WriteStep for Writer {
             Some(vec![Written::new(format!("{uuid}/{end}"), name, &self.results, args)])
         };
         let args = args(params).into_iter().map(Argument::from).collect();
+        let mut headers = BTreeMap::from([(KEY_HEADER, key)]);
+        headers.extend(attempt.traceparent.as_deref().map(|value| (TRACEPARENT_HEADER, value.to_owned())));
         let signature = Written {
-            headers: BTreeMap::from([("windlass-idempotency-key", key)]),
+            headers,
             priority: u8::try_from(task.input.priority).unwrap_or_default(),
             on_success: follows(SUCCEEDED, "succeeded"),
             on_error: follows(FAILED, "failed"),

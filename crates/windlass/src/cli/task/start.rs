@@ -64,6 +64,8 @@ impl StartArgs {
             deadline: self.deadline,
             priority: self.priority,
             labels: self.labels.into_iter().collect(),
+            // So the task belongs to the trace of the step, or of the pipeline, that runs this command.
+            traceparent: std::env::var("TRACEPARENT").ok(),
             ..SubmitTask::default()
         };
         let task = context.client.submit(&submit).await?;

@@ -77,7 +77,7 @@ impl<'a> AnswerBody<'a> {
 
 impl<'a> AttemptBody<'a> {
     fn of(handed_out: &'a HandedOut) -> Result<Self, Refused> {
-        let HandedOut { token, id, task, params, results } = handed_out;
+        let HandedOut { token, id, task, params, results, traceparent } = handed_out;
         let (Some(action), Some(step)) = (task.action(id.key), task.flow.steps.get(id.key.step)) else {
             return Err(Refused::fault("an attempt was handed out of a step that its flow does not have"));
         };
@@ -106,7 +106,7 @@ impl<'a> AttemptBody<'a> {
             forward_idempotency_key: rolled_back_key(task, id.key),
             error: if is_rollback { task.message() } else { None },
             result: task.done_by(id.key).filter(|_| is_rollback).map(raw).transpose()?,
-            traceparent: task.input.traceparent.as_deref(),
+            traceparent: traceparent.as_deref(),
             locks: task
                 .act(id.key)
                 .map(|act| act.locks().iter().filter_map(lock).collect())

@@ -19,7 +19,10 @@ use prometheus_client::{
 use windlass_engine::{HandedOut, Observer, ReportStatus};
 use windlass_store::Now;
 
-use crate::http::{App, answer::problem::Refused};
+use crate::{
+    http::{App, answer::problem::Refused},
+    traces::SpanCounts,
+};
 use work::Work;
 
 /// Counters of what passes through the HTTP interface. Cheap to add to.
@@ -33,6 +36,8 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     connections_refused: Counter,
     work: Work,
+    /// Of traces.
+    pub(crate) spans: SpanCounts,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -77,8 +82,9 @@ impl Default for Metrics {
         let connections_refused = Counter::default();
         let help = "Connections that were closed at once, because there was no room for them";
         registry.register("connections_refused", help, connections_refused.clone());
-        let work = Work::default();
+        let (work, spans) = (Work::default(), SpanCounts::default());
         work.register(&mut registry);
+        spans.register(&mut registry);
         Self {
             registry,
             tasks_accepted,
@@ -89,6 +95,7 @@ impl Default for Metrics {
             requests,
             connections_refused,
             work,
+            spans,
         }
     }
 }

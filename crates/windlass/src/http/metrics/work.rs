@@ -10,9 +10,11 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use windlass_core::{Ending, Millis, Name};
+use windlass_core::{Millis, Name, Task};
 use windlass_engine::{AttemptEnd, HandedOut, Observer, TaskEnd};
 use windlass_store::Now;
+
+use crate::http::view;
 
 /// The most flows, and the most queues, with metrics of their own: clients make up their names.
 const NAMES_MAX: usize = 200;
@@ -116,22 +118,21 @@ impl Work {
 }
 
 impl Observer for Work {
-    fn task_ended(&self, TaskEnd { flow, ending, took }: &TaskEnd) {
-        let outcome = match ending {
-            Ending::Succeeded => "succeeded",
-            Ending::RolledBack => "rolled_back",
-            Ending::Failed => "failed",
-            Ending::Cancelled => "cancelled",
-        };
-        let flow = self.flows.label(flow);
-        self.task_duration.get_or_create(&FlowLabels { flow: flow.clone() }).observe(seconds(*took));
+    fn task_accepted(&self, _: &Task) {}
+
+    fn task_ended(&self, task: &Task, end: &TaskEnd) {
+        let outcome = view::ending(end.ending);
+        let flow = self.flows.label(&task.flow.name);
+        let took = seconds(end.took(task));
+        self.task_duration.get_or_create(&FlowLabels { flow: flow.clone() }).observe(took);
         self.tasks.get_or_create(&TaskLabels { flow, outcome }).inc();
     }
 
-    fn attempt_ended(&self, AttemptEnd { queue, succeeded, took }: &AttemptEnd) {
-        let queue = self.queues.label(queue);
-        self.attempt_run.get_or_create(&QueueLabels { queue: queue.clone() }).observe(seconds(*took));
-        let outcome = if *succeeded { "succeeded" } else { "failed" };
+    fn attempt_ended(&self, task: &Task, end: &AttemptEnd) {
+        let Some((queue, _)) = end.worker(task) else { return };
+        let (queue, outcome) = (self.queues.label(queue), end.outcome.as_str());
+        let took = seconds(end.ended_at - end.started_at);
+        self.attempt_run.get_or_create(&QueueLabels { queue: queue.clone() }).observe(took);
         self.attempts.get_or_create(&AttemptLabels { queue, outcome }).inc();
     }
 }

@@ -13,7 +13,7 @@ use crate::http::answer::problem::Refused;
 
 pub(in crate::http) use body::place_of;
 pub(crate) use body::{JsonBody, OptionalJsonBody, check_content_type, cut, object, parse, read_json};
-pub(crate) use caller::{By, Caller, actor};
+pub(crate) use caller::{By, Caller, actor, traceparent};
 pub(crate) use pages::{ByName, ByNumber};
 pub(crate) use path::Path;
 pub(crate) use query::{FromQuery, Pairs, Query, WithoutQuery, past, refuse_unread};

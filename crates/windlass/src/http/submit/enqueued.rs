@@ -9,6 +9,7 @@ use windlass_engine::{
 };
 use windlass_store::{Enqueued, Now, Standing};
 
+use super::intake::TaskMessage;
 use crate::http::{App, answer::problem::Refused, flows, submit::idempotency};
 
 /// The refusal for a task that is not there: of one that was enqueued it says what has become of it.
@@ -37,7 +38,8 @@ pub(crate) struct EnqueuedReader(pub(crate) Arc<App>);
 impl ReadEnqueued for EnqueuedReader {
     async fn read(&self, enqueued: &Enqueued, now: Now) -> Result<Submission, Unreadable> {
         // The database knows who this is.
-        let submission = self.0.read_task(&enqueued.task, None, &enqueued.by, now).await?;
+        let message = TaskMessage { text: enqueued.task.to_string(), ..TaskMessage::default() };
+        let submission = self.0.read_task(&message, &enqueued.by, now).await?;
         let key = submission.key.or_else(|| Some(idempotency::enqueued_key(enqueued.id)));
         Ok(Submission { key, ..submission })
     }

@@ -2,7 +2,6 @@
 
 use std::iter;
 
-use sha2::{Digest as _, Sha256};
 #[cfg(feature = "consul")]
 use windlass_core::TaskId;
 use windlass_engine::{Accepted, EngineError, Existing, Submission, services::Unreadable};
@@ -10,32 +9,43 @@ use windlass_store::Now;
 
 use crate::http::{App, answer::problem::Refused, flows, request::BATCH_BYTES_MAX};
 
+/// A message that asks for a task.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TaskMessage {
+    /// The document of `POST /v1/tasks`.
+    pub(crate) text: String,
+    /// The idempotency key. `None` = the document has its own.
+    pub(crate) key: Option<String>,
+    /// The W3C trace context of the sender, if the document has none.
+    pub(crate) traceparent: Option<String>,
+}
+
 impl App {
-    /// Starts one task per message, once per idempotency key. A message is a document with an optional key, which the
-    /// document may contain instead, or the reason why the message cannot be read. The tasks share commits of at most
+    /// Starts one task per message, once per idempotency key. In place of a message there may be the reason why it cannot be
+    /// read. The tasks share commits of at most
     /// [`BATCH_BYTES_MAX`]. Returns one result per message, in the same order. A refused message does not affect the
     /// others.
     pub(crate) async fn take_in_all(
         &self,
-        messages: Vec<Result<(String, Option<String>), String>>,
+        messages: Vec<Result<TaskMessage, String>>,
         by: &str,
     ) -> Vec<Result<Accepted, Unreadable>> {
         let now = self.now();
         let (mut read, mut batches) = (Vec::with_capacity(messages.len()), vec![Vec::new()]);
         let mut bytes = 0;
         for message in messages {
-            let (text, key) = match message {
+            let message = match message {
                 Ok(message) => message,
                 Err(why) => {
                     read.push(Err(Unreadable::Refused(why)));
                     continue;
                 }
             };
-            let submission = self.submission(&text, key.as_deref(), by, now).await.map_err(Unreadable::from);
+            let submission = self.submission(&message, by, now).await.map_err(Unreadable::from);
             read.push(submission.map(|submission| {
-                bytes += text.len();
+                bytes += message.text.len();
                 if bytes > BATCH_BYTES_MAX {
-                    bytes = text.len();
+                    bytes = message.text.len();
                     batches.push(Vec::new());
                 }
                 if let Some(batch) = batches.last_mut() {
@@ -72,11 +82,10 @@ impl App {
     pub(crate) async fn take_in_under(
         &self,
         id: TaskId,
-        text: &str,
-        key: &str,
+        message: &TaskMessage,
         by: &str,
     ) -> Result<TaskId, Unreadable> {
-        let submission = self.submission(text, Some(key), by, self.now()).await?;
+        let submission = self.submission(message, by, self.now()).await?;
         match self.engine.submit_under(id, submission).await {
             Ok(accepted) => {
                 self.note(&accepted, by);
@@ -90,7 +99,8 @@ impl App {
     /// Checks a document as far as that is possible without starting its task.
     #[cfg(feature = "consul")]
     pub(crate) async fn check_task(&self, text: &str, by: &str) -> Result<(), Unreadable> {
-        let submission = self.read_task(text, None, by, self.now()).await?;
+        let message = TaskMessage { text: text.to_owned(), ..TaskMessage::default() };
+        let submission = self.read_task(&message, by, self.now()).await?;
         match self.engine.flow(&submission.flow, submission.version).await {
             Ok(_) => Ok(()),
             Err(error) => Err(flows::with_versions(self, error).await.into()),
@@ -98,14 +108,8 @@ impl App {
     }
 
     /// Reads and checks one message; it must have an idempotency key.
-    async fn submission(
-        &self,
-        text: &str,
-        key: Option<&str>,
-        by: &str,
-        now: Now,
-    ) -> Result<Submission, Refused> {
-        let submission = self.read_task(text, key.map(hashed), by, now).await?;
+    async fn submission(&self, message: &TaskMessage, by: &str, now: Now) -> Result<Submission, Refused> {
+        let submission = self.read_task(message, by, now).await?;
         if submission.key.is_none() {
             return Err(Refused::malformed(
                 "the message has no id to recognize it by: set `key` in the configuration",
@@ -129,9 +133,4 @@ impl App {
             ),
         }
     }
-}
-
-/// Ids of messages have any length and any characters.
-fn hashed(key: &str) -> String {
-    Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
 }

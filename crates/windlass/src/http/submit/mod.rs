@@ -6,7 +6,7 @@ mod canonical;
 pub(super) mod enqueued;
 mod envelope;
 pub(super) mod idempotency;
-mod intake;
+pub(crate) mod intake;
 pub(super) mod rerun;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
@@ -73,6 +73,8 @@ pub(crate) struct SubmitBody<'a> {
     deadline: Option<api::Span>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    #[serde(borrow, default)]
+    traceparent: Option<Cow<'a, str>>,
 }
 
 fn start_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<jiff::Timestamp>, D::Error> {
@@ -96,7 +98,7 @@ fn start_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<jiff:
         ("Idempotency-Key" = Option<String>, Header, description = "The same thing as `key` in the body; at most 255 bytes"),
         ("Prefer" = Option<String>, Header, description = "`wait=n`: wait up to n seconds for the end"),
         ("Windlass-Actor" = Option<String>, Header, description = "Who submits, for the history"),
-        ("traceparent" = Option<String>, Header, description = "W3C trace context, handed on to workers"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context, the same thing as `traceparent` in the body"),
     ),
     responses(
         (status = 202, description = "Accepted: a new task", body = api::Task,
@@ -235,13 +237,14 @@ impl<'a> SubmitBody<'a> {
         check_labels(&self.labels, 0)?;
         let priority = priority(self.priority)?;
         let key = idempotency::key(key, self.key.as_deref())?;
+        let traceparent = self.traceparent.as_deref().and_then(request::traceparent);
         let input = Input {
             labels: self.labels,
             priority,
             at: self.at.map(|at| Timestamp(at.as_millisecond())),
             deadline: self.deadline.map(deadline).transpose()?,
             by: caller.by.clone(),
-            traceparent: caller.traceparent.clone(),
+            traceparent: traceparent.or_else(|| caller.traceparent.clone()),
             ..Input::new(params, caller.now.wall)
         };
         // Tasks with steps of their own share their keys: their flows' names come from what is in them.
@@ -338,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_body_in_place_is_the_document_of_the_contract() {
-        let all = r#"{"flow":"f@2","params":{"a":1},"key":"k","at":"2030-03-17T17:46:40Z","priority":-3,"deadline":"2h","labels":{"l":"v"}}"#;
+        let all = r#"{"flow":"f@2","params":{"a":1},"key":"k","at":"2030-03-17T17:46:40Z","priority":-3,"deadline":"2h","labels":{"l":"v"},"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}"#;
         let document: api::SubmitTask = serde_json::from_str(all).unwrap();
         assert_eq!(serde_json::to_string(&document).unwrap(), all, "the text has every field");
         let body: SubmitBody<'_> = serde_json::from_str(all).unwrap();
@@ -355,6 +358,7 @@ mod tests {
         assert_eq!(submission.input.priority, -3);
         assert_eq!(submission.input.deadline, Some(Millis::from_secs(7200)));
         assert_eq!(submission.input.labels["l"], "v");
+        assert!(all.contains(&*submission.input.traceparent.unwrap()));
         assert!(submission.key.is_some());
         assert!(serde_json::from_str::<SubmitBody<'_>>(r#"{"flow":"f","parms":{}}"#).is_err());
     }

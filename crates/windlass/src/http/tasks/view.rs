@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::value::RawValue;
 use windlass_api as api;
 use windlass_core::{
-    Act, ActKey, ActState, Action, Awaited, Json, LockName, Parent, QueueState, ResolutionKind, Role,
+    Act, ActKey, ActState, Action, Awaited, Ending, Json, LockName, Parent, QueueState, ResolutionKind, Role,
     StepStatus, Task, TaskStatus, Timestamp, act_status, choices, step_status, task_status,
 };
 use windlass_engine::{Engine, Existing};
@@ -281,6 +281,16 @@ pub(crate) fn direction(direction: windlass_core::Direction) -> api::Direction {
 }
 
 /// The status of a task.
+/// The word for the end of a task.
+pub(crate) fn ending(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Succeeded => "succeeded",
+        Ending::RolledBack => "rolled_back",
+        Ending::Failed => "failed",
+        Ending::Cancelled => "cancelled",
+    }
+}
+
 pub(crate) fn status(status: TaskStatus) -> api::TaskStatus {
     match status {
         TaskStatus::Scheduled => api::TaskStatus::Scheduled,

@@ -15,7 +15,7 @@ use super::{
     listing::Found,
     reign,
 };
-use crate::http;
+use crate::http::{self, TaskMessage};
 
 /// The pause before an entry is read again that somebody has written meanwhile.
 const CHANGED_PAUSE: Duration = Duration::from_millis(50);
@@ -84,7 +84,8 @@ async fn task_of(list: &TaskList, found: &Found, mark: &Mark) -> Result<TaskId, 
                 }
                 let text = found.entry.document(&list.settings).map_err(Followed::Refused)?;
                 let key = idempotency_key(&found.at, mark);
-                match list.app.take_in_under(mark.task, &text, &key, &list.by()).await {
+                let message = TaskMessage { text, key: Some(key.clone()), traceparent: None };
+                match list.app.take_in_under(mark.task, &message, &list.by()).await {
                     Ok(task) => return Ok(task),
                     Err(Unreadable::Refused(why)) => return Err(Followed::Refused(why)),
                     Err(Unreadable::Later(why)) => {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use windlass_api as api;
 use windlass_core::{
-    ActKey, Actor, Awaited, Cause, Direction, Ending, Event, EventKind, Failure, StuckKind, Task, Timestamp,
+    ActKey, Actor, Awaited, Cause, Direction, Event, EventKind, Failure, StuckKind, Task, Timestamp,
 };
 use windlass_engine::Notice;
 
@@ -80,7 +80,7 @@ impl Said {
             }
             EventKind::TaskUnstuck => Self::task("unstuck"),
             EventKind::TaskEnded(ending) => {
-                Self::task("ended").with(json!({ "status": ending_word(*ending) }))
+                Self::task("ended").with(json!({ "status": view::ending(*ending) }))
             }
             EventKind::ActReady { key, attempt } => Self::act("ready", *key, *attempt),
             EventKind::ActParked { key, attempt } => Self::act("parked", *key, *attempt),
@@ -246,14 +246,5 @@ impl Said {
 
     fn by(self, actor: Option<&Actor>) -> Self {
         Self { actor: actor.map(ToString::to_string), ..self }
-    }
-}
-
-fn ending_word(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Succeeded => "succeeded",
-        Ending::RolledBack => "rolled_back",
-        Ending::Failed => "failed",
-        Ending::Cancelled => "cancelled",
     }
 }
