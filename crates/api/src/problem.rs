@@ -21,6 +21,25 @@ pub struct Problem {
     /// Column of the line, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u64>,
+    /// Names this refusal, `urn:uuid:…`. The server's log has it as well, so it finds the request there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// All mistakes in the document, if it has several. The first one is also in `detail`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ProblemError>,
+}
+
+/// A mistake in a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemError {
+    /// What is wrong and what to do about it.
+    pub detail: String,
+    /// Line of the document, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Column of the line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u64>,
 }
 
 impl Problem {
@@ -41,6 +60,8 @@ impl Problem {
             detail: detail.into(),
             line: None,
             column: None,
+            instance: None,
+            errors: Vec::new(),
         }
     }
 

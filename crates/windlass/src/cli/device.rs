@@ -180,7 +180,7 @@ async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<DevicesAp
         });
         match read {
             Ok(read) => devices.extend(read),
-            Err(FlowError { message, line, column }) => {
+            Err(FlowError { message, line, column, .. }) => {
                 let place = line.zip(column).map(|(line, column)| format!(":{line}:{column}"));
                 eprintln!("{}{}: error: {message}", path.display(), place.unwrap_or_default());
                 is_refused = true;
@@ -208,7 +208,7 @@ fn read(path: &Path) -> Result<Vec<DeviceDocument>, FlowError> {
 }
 
 fn without_place(message: String) -> FlowError {
-    FlowError { message, line: None, column: None }
+    FlowError::new(message)
 }
 
 fn told(applied: DevicesApplied) -> String {

@@ -152,7 +152,7 @@ async fn start(args: StartArgs, context: &Context) -> anyhow::Result<()> {
         }
         None => match read(&args.target) {
             Ok(rollouts) => rollouts,
-            Err(FlowError { message, line, column }) => {
+            Err(FlowError { message, line, column, .. }) => {
                 let place = line.zip(column).map(|(line, column)| format!(":{line}:{column}"));
                 anyhow::bail!("{}{}: {message}", args.target.display(), place.unwrap_or_default());
             }
@@ -187,7 +187,7 @@ fn described(args: StartArgs) -> anyhow::Result<RolloutDocument> {
 }
 
 fn read(path: &Path) -> Result<Vec<RolloutDocument>, FlowError> {
-    let of_file = |message| FlowError { message, line: None, column: None };
+    let of_file = |message| FlowError::new(message);
     let format = Format::of_path(path)?;
     let text = std::fs::read_to_string(path).map_err(|error| of_file(format!("cannot read it: {error}")))?;
     flowfile::read_rollouts(&text, format)

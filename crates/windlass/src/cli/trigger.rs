@@ -128,7 +128,7 @@ async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<()> {
     for path in files {
         match read(path) {
             Ok(read) => triggers.extend(read.into_iter().map(|trigger| (path, trigger))),
-            Err(FlowError { message, line, column }) => {
+            Err(FlowError { message, line, column, .. }) => {
                 let place = line.zip(column).map(|(line, column)| format!(":{line}:{column}"));
                 eprintln!("{}{}: {message}", path.display(), place.unwrap_or_default());
                 is_refused = true;
@@ -151,7 +151,7 @@ async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> Result<Vec<TriggerDocument>, FlowError> {
-    let of_file = |message| FlowError { message, line: None, column: None };
+    let of_file = |message| FlowError::new(message);
     let format = Format::of_path(path)?;
     let text = std::fs::read_to_string(path).map_err(|error| of_file(format!("cannot read it: {error}")))?;
     flowfile::read_triggers(&text, format)

@@ -15,12 +15,20 @@ pub struct FlowError {
     pub line: Option<u64>,
     /// The character in that line, from 1.
     pub column: Option<u64>,
+    /// The first mistakes of further steps.
+    pub others: Vec<FlowError>,
 }
 
 impl FlowError {
     /// An error of a file as a whole.
-    pub(super) const fn new(message: String) -> Self {
-        Self { message, line: None, column: None }
+    #[must_use]
+    pub const fn new(message: String) -> Self {
+        Self { message, line: None, column: None, others: Vec::new() }
+    }
+
+    /// This one, then the others.
+    pub fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
     }
 
     /// An error at a byte of `text`.
@@ -29,7 +37,8 @@ impl FlowError {
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
         let column = before[line_start..].chars().count() + 1;
-        Self { message, line: u64::try_from(line).ok(), column: u64::try_from(column).ok() }
+        let (line, column) = (u64::try_from(line).ok(), u64::try_from(column).ok());
+        Self { line, column, ..Self::new(message) }
     }
 }
 

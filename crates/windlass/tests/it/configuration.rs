@@ -72,6 +72,7 @@ fn the_example_can_be_used_and_its_secrets_are_not_shown() {
         ("admin-token", ADMIN.into()),
         ("consul-token", "secret".into()),
         ("receivers.crt", fs::read(path("authority.pem")).unwrap()),
+        ("collector.crt", fs::read(path("authority.pem")).unwrap()),
     ] {
         let (code, shown, error) = print(&file);
         assert!(code == Some(1) && shown.is_empty() && error.contains(missing), "{missing}: {error}");
@@ -79,7 +80,10 @@ fn the_example_can_be_used_and_its_secrets_are_not_shown() {
     }
     let (code, shown, error) = print(&file);
     assert_eq!(code, Some(0), "{error}");
-    assert!(!shown.contains("password") && !shown.contains("whsec"), "{shown}");
+    assert!(
+        !shown.contains("password") && !shown.contains("whsec") && !shown.contains("from-the-vendor"),
+        "{shown}"
+    );
     for part in [
         "[queues.mysql]",
         "[[intake]]",

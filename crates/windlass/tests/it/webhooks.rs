@@ -19,6 +19,9 @@ use super::site::{FLOWS, Site, store, until, until_within};
 /// Retries begin after 5 s.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The context of the request that starts a task.
+const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const NEW_SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 
@@ -162,7 +165,8 @@ fn ends_of_tasks_and_alarms_reach_those_who_want_them_signed_and_once() {
     let mut site = open("", &settings);
     site.apply(FLOWS);
     site.start_worker();
-    let good = site.start_task("good");
+    let answer = site.post("/v1/tasks", &format!(r#"{{"flow":"good","traceparent":"{TRACEPARENT}"}}"#));
+    let good = answer.split_once(r#""id":""#).unwrap().1.split('"').next().unwrap().to_owned();
     for flow in ["bad", "held", "stuck", "good"] {
         site.start_task(flow);
     }
@@ -183,9 +187,10 @@ fn ends_of_tasks_and_alarms_reach_those_who_want_them_signed_and_once() {
     let all_received = all.all();
     let ids: BTreeSet<&str> = all_received.iter().map(Received::id).collect();
     assert_eq!(ids.len(), 5);
-    let of_good =
-        all_received.iter().map(Received::document).find(|document| document["data"]["task"] == good);
+    let of_good = all_received.iter().find(|received| received.document()["data"]["task"] == good);
     let of_good = of_good.expect("the end of the task");
+    assert_eq!(of_good.headers["traceparent"], TRACEPARENT);
+    let of_good = of_good.document();
     assert_eq!((&of_good["data"]["flow"], &of_good["data"]["status"]), (&"good".into(), &"succeeded".into()));
     let alarm =
         all_received.iter().map(Received::document).find(|document| document["type"] == "alarm.raised");

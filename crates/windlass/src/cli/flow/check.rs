@@ -61,7 +61,7 @@ pub(super) fn read_files(files: &[PathBuf], folders: &[Catalogue]) -> Vec<Result
         // Applying both would keep only one of them, and nobody would notice which.
         Entry::Occupied(other) => {
             let message = format!("flow {} is in {} as well", flow.name, other.get().display());
-            Err(FileError { file: flow.file, error: FlowError { message, line: None, column: None } })
+            Err(FileError { file: flow.file, error: FlowError::new(message) })
         }
     };
     let flows: Vec<_> = files.iter().flat_map(|file| read_flows(file, folders)).collect();
@@ -70,26 +70,30 @@ pub(super) fn read_files(files: &[PathBuf], folders: &[Catalogue]) -> Vec<Result
 
 /// Reads and checks the flows of a file.
 fn read_flows(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
-    let of_file = |error| FileError { file: file.to_owned(), error };
+    // Each mistake is a finding of its own.
+    let findings = |checked: Result<CheckedFlow, FlowError>| match checked {
+        Ok(flow) => vec![Ok(flow)],
+        Err(error) => {
+            let alone = |error: &FlowError| FlowError { others: Vec::new(), ..error.clone() };
+            error.all().map(|error| Err(FileError { file: file.to_owned(), error: alone(error) })).collect()
+        }
+    };
     match read(file) {
         Ok(sources) => {
-            sources.into_iter().map(|source| check(file, source, folders).map_err(of_file)).collect()
+            sources.into_iter().flat_map(|source| findings(check(file, source, folders))).collect()
         }
-        Err(error) => vec![Err(of_file(error))],
+        Err(error) => findings(Err(error)),
     }
 }
 
 fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
     if file.is_dir() {
         let message = "it is a folder: name the files in it".to_owned();
-        return Err(FlowError { message, line: None, column: None });
+        return Err(FlowError::new(message));
     }
     let format = Format::of_path(file)?;
-    let text = std::fs::read_to_string(file).map_err(|error| FlowError {
-        message: format!("cannot read it: {error}"),
-        line: None,
-        column: None,
-    })?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| FlowError::new(format!("cannot read it: {error}")))?;
     flowfile::read(&text, format)
 }
 
@@ -268,7 +272,7 @@ steps: [{name: drop, run: mysql.drop_instance}]
 
     #[test]
     fn programs_get_line_and_column() {
-        let error = FlowError { message: "no".to_owned(), line: Some(3), column: Some(7) };
+        let error = FlowError { line: Some(3), column: Some(7), ..FlowError::new("no".to_owned()) };
         let flow = Err(FileError { file: "a.yaml".into(), error });
         assert_eq!(
             serde_json::to_value(Finding::new(&flow)).unwrap(),
@@ -287,6 +291,12 @@ steps: [{name: drop, run: mysql.drop_instance}]
         DIR/negative.yaml:8:14: error: `timeout`: "-30m" is negative: a duration is 0 or more
         DIR/flow.txt: error: unknown format of DIR/flow.txt: use the extension .yaml, .json or .toml
         "#);
+        // Each step with a mistake is reported.
+        let two = "flow: f\nsteps:\n  - { name: a, run: m }\n  - { name: b, run: m.b }\n  - { name: c, run: m.c, when: '1 +' }\n";
+        assert_snapshot!(findings(&[("two.yaml", two)]), @r#"
+    DIR/two.yaml:3:21: error: "m" names no command: write MODULE.COMMAND, such as mysql.init_instance
+    DIR/two.yaml:5:32: error: `when`: it ends where a value should be (column 4 of the expression)
+    "#);
         let missing = read_flows(Path::new("no/such.yaml"), &[]);
         assert!(line(&missing[0], Style::PLAIN).starts_with("no/such.yaml: error: cannot read it: "));
     }

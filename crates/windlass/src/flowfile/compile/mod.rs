@@ -28,9 +28,13 @@ pub(super) const ON_ERROR: &str = "on_error";
 /// Compiles a flow of a file. Its version is 0 until the catalogue gives it one.
 ///
 /// # Errors
-/// The first mistake found, with its line and column.
+/// The first mistake found, with its line and column. Of steps: the first one of each.
 pub fn compile(source: &Source) -> Result<Flow, FlowError> {
-    flow(source).map_err(|mistake| source.error(&mistake.path, mistake.message))
+    let place = |mistake: Mistake| source.error(&mistake.path, mistake.message);
+    flow(source).map_err(|mut mistake| {
+        let others = std::mem::take(&mut mistake.others).into_iter().map(place).collect();
+        FlowError { others, ..place(mistake) }
+    })
 }
 
 /// Compiles a document without a source text. Its version is 0 until the catalogue assigns one.
@@ -38,18 +42,24 @@ pub fn compile(source: &Source) -> Result<Flow, FlowError> {
 /// # Errors
 /// The first mistake found, with its path.
 pub fn compile_document(document: &FlowDocument) -> Result<Flow, FlowError> {
-    flow(document).map_err(|Mistake { path, message }| FlowError::new(format!("{path}: {message}")))
+    let with_path = |mistake: Mistake| FlowError::new(format!("{}: {}", mistake.path, mistake.message));
+    flow(document).map_err(|mut mistake| {
+        let others = std::mem::take(&mut mistake.others).into_iter().map(with_path).collect();
+        FlowError { others, ..with_path(mistake) }
+    })
 }
 
 /// A mistake at a path of the document, such as `steps[2].after[0]`.
 struct Mistake {
     path: String,
     message: String,
+    /// The first mistakes of further steps.
+    others: Vec<Mistake>,
 }
 
 impl Mistake {
     fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
+        Self { path: path.into(), message: message.into(), others: Vec::new() }
     }
 }
 
@@ -65,10 +75,9 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
     }
     let names = step_names(document)?;
     let key = document.key.as_deref().map(|text| expression("key", "key", text)).transpose()?;
-    let steps = document.steps.iter().enumerate();
-    let mut steps: Vec<_> = steps
-        .map(|(index, document)| step::step(index, document, &names, key.as_ref()))
-        .collect::<Result<_, _>>()?;
+    let compiled = document.steps.iter().enumerate();
+    let compiled = compiled.map(|(index, document)| step::step(index, document, &names, key.as_ref()));
+    let mut steps = all(compiled)?;
     if let Some(on_error) = &document.on_error {
         steps.push(step::on_error(on_error, key)?);
     }
@@ -107,6 +116,22 @@ fn flow(document: &FlowDocument) -> Result<Flow, Mistake> {
     }
     flow.check().map_err(|fault| of_fault(fault, document))?;
     Ok(flow)
+}
+
+/// All of them, or all mistakes.
+fn all<T>(results: impl Iterator<Item = Result<T, Mistake>>) -> Result<Vec<T>, Mistake> {
+    let (mut found, mut mistakes) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(one) => found.push(one),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    let mut mistakes = mistakes.into_iter();
+    match mistakes.next() {
+        None => Ok(found),
+        Some(first) => Err(Mistake { others: mistakes.collect(), ..first }),
+    }
 }
 
 /// A mistake found by the core, at the key that its message names first: `rollback` or, in backquotes, ``

@@ -1,6 +1,7 @@
 //! What the errors of the engine and of flow files are for a client.
 
 use axum::http::StatusCode;
+use windlass_api::ProblemError;
 use windlass_core::{AlarmRejection, Rejection};
 use windlass_engine::EngineError;
 use windlass_store::StoreError;
@@ -239,8 +240,15 @@ impl From<StoreError> for Refused {
 
 impl From<FlowError> for Refused {
     fn from(error: FlowError) -> Self {
+        let one = |error: &FlowError| ProblemError {
+            detail: error.message.clone(),
+            line: error.line,
+            column: error.column,
+        };
+        let errors = if error.others.is_empty() { Vec::new() } else { error.all().map(one).collect() };
         Self::new(StatusCode::BAD_REQUEST, "invalid-flow", "The flow is not valid", error.message)
             .at(error.line, error.column)
+            .with_errors(errors)
     }
 }
 

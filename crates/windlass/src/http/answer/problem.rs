@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use windlass_api::Problem;
+use windlass_api::{Problem, ProblemError};
 
 use crate::http::answer::json_response;
 
@@ -48,6 +48,12 @@ impl Refused {
     pub(crate) fn at(mut self, line: Option<u64>, column: Option<u64>) -> Self {
         self.0.problem.line = line;
         self.0.problem.column = column;
+        self
+    }
+
+    /// The same, with all mistakes in the document.
+    pub(crate) fn with_errors(mut self, errors: Vec<ProblemError>) -> Self {
+        self.0.problem.errors = errors;
         self
     }
 
@@ -288,12 +294,21 @@ impl Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let Inner { problem, is_temporary, header: own } = *self.0;
+        let Inner { mut problem, is_temporary, header: own } = *self.0;
+        let instance = uuid::Uuid::new_v4().urn().to_string();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // A refusal is the client's to handle; only what is wrong with the server itself is said here.
         if status.is_server_error() && problem.name() != SHUTTING_DOWN {
-            tracing::warn!(status = problem.status, kind = problem.name(), detail = %problem.detail, "a request failed");
+            tracing::warn!(status = problem.status, kind = problem.name(), detail = %problem.detail, instance, "a request failed");
+        } else {
+            tracing::debug!(
+                status = problem.status,
+                kind = problem.name(),
+                instance,
+                "a request was refused"
+            );
         }
+        problem.instance = Some(instance);
         let mut response = json_response(status, &problem);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -112,17 +112,24 @@ impl Text {
         Self { text, pieces }
     }
 
-    /// The refusal of a mistake in this text: its path, and its line and column in the body.
+    /// The refusal of mistakes in this text.
     fn refused(&self, error: FlowError, body: &str) -> Refused {
+        let others = error.others.iter().map(|error| self.in_body(error, body)).collect();
+        FlowError { others, ..self.in_body(&error, body) }.into()
+    }
+
+    /// A mistake in this text: its path, and its line and column in the body.
+    fn in_body(&self, error: &FlowError, body: &str) -> FlowError {
         let Some(at) = error.line.zip(error.column).and_then(|place| byte_at(&self.text, place)) else {
-            return error.into();
+            return FlowError::new(error.message.clone());
         };
         let path = json_path::path(&self.text, at);
-        let message = if path.is_empty() { error.message } else { format!("{path}: {}", error.message) };
+        let message =
+            if path.is_empty() { error.message.clone() } else { format!("{path}: {}", error.message) };
         let piece = self.pieces.iter().find(|(start, _, len)| (*start..start + len).contains(&at));
         let place = piece.map(|(start, in_body, _)| place_of(body, in_body + at - start));
         let (line, column) = place.unzip();
-        FlowError { message, line, column }.into()
+        FlowError { line, column, ..FlowError::new(message) }
     }
 }
 

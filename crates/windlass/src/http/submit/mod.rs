@@ -183,7 +183,7 @@ impl Prepared {
         let Some(flow) = self.flow else { return Ok(self.submission) };
         if let Some(bad) = chain::check(&app.engine, &flow).await? {
             let message = format!("{}: {}", bad.path(), bad.message);
-            return Err(FlowError { message, line: None, column: None }.into());
+            return Err(FlowError::new(message).into());
         }
         let applied = app.engine.apply_flow(flow, now).await?;
         Ok(Submission { version: Some(applied.stored.flow.version), ..self.submission })

@@ -421,6 +421,16 @@ async fn refusals_say_where() {
     };
     let body = "{\n  \"flow\": \"f\",\n  \"parms\": {}\n}";
     assert_eq!(place(server.send(submit(body)).await), (Some(3), Some(9)));
+    let two =
+        r#"{"steps": [{"name": "a", "run": "m"}, {"name": "b", "run": "m.b"}, {"name": "c", "run": "m"}]}"#;
+    for request in [submit(two), yaml("/v1/flows/f", two)] {
+        let problem = read("", &server.send(request).await);
+        let places: Vec<_> = problem.errors.iter().map(|error| (error.line, error.column)).collect();
+        assert_eq!(places, [(Some(1), Some(33)), (Some(1), Some(89))], "{problem:?}");
+        assert!(problem.errors[0].detail == problem.detail && problem.column == Some(33), "{problem:?}");
+        let instance = problem.instance.expect("it has a name");
+        assert!(instance.starts_with("urn:uuid:") && instance.len() == 45, "{instance}");
+    }
     let flow = "steps:\n  - name: a\n    run: m.c\n    timeout: -5m\n";
     assert_eq!(place(server.send(yaml("/v1/flows/f", flow)).await), (Some(4), Some(14)));
     let flow = "{\n  \"steps\": [\n    { \"name\": \"a\", \"run\": \"m.c\", \"retrys\": 1 }\n  ]\n}";
