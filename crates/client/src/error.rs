@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// The server refused the call; the problem contains the reason and the fix.
     #[error("{}", .0.detail)]
-    Refused(Problem),
+    Refused(Box<Problem>),
     /// The answer breaks the API contract: the server has another version, or is not a Windlass server.
     #[error(
         "unexpected answer from {server} to {call}: {detail}; check that it is a Windlass server of this version"

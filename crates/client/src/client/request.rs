@@ -108,7 +108,7 @@ impl Client {
             return Ok(response);
         }
         let body = response.bytes().await.unwrap_or_default();
-        Err(Error::Refused(problem(status, &body)))
+        Err(Error::Refused(Box::new(problem(status, &body))))
     }
 
     /// The URL of a path. Each segment is escaped separately, so that no name can lead to another path.

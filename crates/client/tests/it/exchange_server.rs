@@ -307,8 +307,10 @@ async fn step_message(State(desk): State<Arc<Desk>>, Path(token): Path<String>) 
     desk.change(|book| {
         book.kept_calls += 1;
         let unknown = || Problem::new(404, "attempt-unknown", "Unknown attempt", "there is no such attempt");
-        let refusal = book.refuse_kept.clone();
-        found = Some(refusal.map_or_else(|| book.kept.get(&token).cloned().ok_or_else(unknown), Err));
+        found = Some(match (book.refuse_kept.clone(), book.kept.get(&token).cloned()) {
+            (Some(refusal), _) => Err(Box::new(refusal)),
+            (None, kept) => kept.ok_or_else(|| Box::new(unknown())),
+        });
     });
     match found.unwrap() {
         Ok(step) => Json(step).into_response(),

@@ -104,7 +104,7 @@ mod tests {
             (429, Exit::Failed),
             (500, Exit::Failed),
         ] {
-            let refused = ClientError::Refused(Problem::new(status, "name", "title", "detail"));
+            let refused = ClientError::Refused(Box::new(Problem::new(status, "name", "title", "detail")));
             // Context added on the way up must not hide the cause.
             let error = anyhow::Error::from(refused).context("while something was done");
             assert_eq!(Exit::of_error(&error), exit, "{status}");
@@ -118,7 +118,7 @@ mod tests {
             ("no-unique-key", Exit::Failed),
             ("unusable-limit", Exit::Failed),
         ] {
-            let refused = ClientError::Refused(Problem::new(422, name, "title", "detail"));
+            let refused = ClientError::Refused(Box::new(Problem::new(422, name, "title", "detail")));
             assert_eq!(Exit::of_error(&refused.into()), exit, "{name}");
         }
     }

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, name: &str) -> Meaning {
-        meaning(&Error::Refused(Problem::new(status, name, "", "so it is")))
+        meaning(&Error::Refused(Box::new(Problem::new(status, name, "", "so it is"))))
     }
 
     #[test]
