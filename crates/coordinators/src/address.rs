@@ -1,6 +1,8 @@
-//! `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…][/PREFIX]`.
+//! `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…][/PREFIX]`. Some products also have `SCHEMEs://` for TLS, with the files
+//! for it behind a `?`.
 
 use percent_encoding::percent_decode_str;
+use windlass_tls::ClientFiles;
 
 use crate::CoordinatorError;
 
@@ -15,9 +17,27 @@ pub(crate) struct Address {
     pub(crate) prefix: String,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
+    /// The files for TLS, if connections are encrypted.
+    pub(crate) tls: Option<ClientFiles>,
 }
 
 impl Address {
+    /// Reads a URL of this scheme, or of this one with an `s` behind it, for TLS.
+    #[cfg(any(feature = "consul", feature = "etcd"))]
+    pub(crate) fn read_with_tls(url: &str, scheme: &str, port: u16) -> Result<Self, CoordinatorError> {
+        let encrypted = format!("{scheme}s");
+        if !url.strip_prefix(&*encrypted).is_some_and(|rest| rest.starts_with("://")) {
+            return Self::read(url, scheme, port);
+        }
+        let (url, query) = url.split_once('?').unwrap_or((url, ""));
+        let files = ClientFiles::of_query(query).map_err(|why| {
+            CoordinatorError::Invalid(format!(
+                "invalid URL of a coordinator: {why}; expected {encrypted}://HOST with perhaps ?cacert=FILE&cert=FILE&key=FILE"
+            ))
+        })?;
+        Ok(Self { tls: Some(files), ..Self::read(url, &encrypted, port)? })
+    }
+
     /// Reads a URL of this scheme.
     pub(crate) fn read(url: &str, scheme: &str, port: u16) -> Result<Self, CoordinatorError> {
         let invalid = |why: &str| {
@@ -56,7 +76,7 @@ impl Address {
         }
         let slash = if prefix.is_empty() { "" } else { "/" };
         let name = format!("{scheme}://{}{slash}{prefix}", complete.join(","));
-        Ok(Self { name, hosts: complete, prefix, user, password })
+        Ok(Self { name, hosts: complete, prefix, user, password, tls: None })
     }
 
     #[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
@@ -99,6 +119,25 @@ mod tests {
         let address = Address::read("consul://127.0.0.1", "consul", 8500).unwrap();
         assert_eq!((address.name.as_str(), address.key("n").as_str()), ("consul://127.0.0.1:8500", "n"));
         assert_eq!((address.user, address.password), (None, None));
+    }
+
+    #[test]
+    fn files_for_tls_are_parameters() {
+        let url = "etcds://u:p@a,b:7/x?cacert=/my%20ca.pem&cert=/c.pem&key=/c.key";
+        let address = Address::read_with_tls(url, "etcd", 2379).unwrap();
+        assert_eq!((address.name.as_str(), address.prefix.as_str()), ("etcds://a:2379,b:7/x", "x"));
+        let files = address.tls.unwrap();
+        assert_eq!(files.authorities.as_deref(), Some("/my ca.pem".as_ref()));
+        assert_eq!(files.identity.unwrap().key, std::path::PathBuf::from("/c.key"));
+        let plain = |url: &str| Address::read_with_tls(url, "etcd", 2379);
+        assert_eq!(plain("etcd://a").unwrap().tls, None);
+        assert_eq!(plain("etcds://a").unwrap().tls, Some(ClientFiles::default()));
+        for wrong in
+            ["etcds://u:secret@a?cert=/c", "etcds://u:secret@a?secret=1", "etcd://u:secret@a?cacert=/c"]
+        {
+            let error = plain(wrong).unwrap_err().to_string();
+            assert!(error.contains("invalid URL") && !error.contains("secret"), "{error}");
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@ use crate::{Coordinator, CoordinatorError};
 /// The products: their names, the schemes of their URLs, and the features of this crate that include them.
 const PRODUCTS: &[(&str, &str, &str)] = &[
     ("Consul", "consul", "consul"),
+    ("Consul", "consuls", "consul"),
     ("etcd", "etcd", "etcd"),
+    ("etcd", "etcds", "etcd"),
     ("ZooKeeper", "zookeeper", "zookeeper"),
     ("Windlass", "http", "windlass"),
     ("Windlass", "https", "windlass"),
@@ -19,11 +21,10 @@ pub struct Access {
     /// The access token.
     pub token: Option<String>,
     /// Files for TLS.
-    #[cfg(feature = "windlass")]
     pub tls: windlass_tls::ClientFiles,
 }
 
-/// Makes the coordinator of a URL: `consul://`, `etcd://`, `zookeeper://` or, for a Windlass server, `http://` or `https://`, with one
+/// Makes the coordinator of a URL: `consul://`, `etcd://`, both with an `s` behind the scheme for TLS, `zookeeper://` or, for a Windlass server, `http://` or `https://`, with one
 /// or more addresses (`etcd://a:2379,b:2379`). Two URLs with a blank between them, the second one of a Windlass server, are
 /// a coordinator that chooses and a server that confirms ([`Confirmed`](crate::Confirmed)). Does not connect yet.
 ///
@@ -90,7 +91,10 @@ mod tests {
     fn an_unknown_scheme_is_refused_with_the_known_ones() {
         for url in ["", "etcd", "ftp://127.0.0.1:2379", "nacos://u:secret@127.0.0.1"] {
             let error = connect(url).err().unwrap().to_string();
-            assert!(error.contains("consul://, etcd://, zookeeper://, http://, https://"), "{error}");
+            assert!(
+                error.contains("consul://, consuls://, etcd://, etcds://, zookeeper://, http://, https://"),
+                "{error}"
+            );
             assert!(!error.contains("secret"), "{error}");
         }
     }

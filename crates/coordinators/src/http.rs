@@ -12,6 +12,8 @@ use reqwest::{Client, Method, Response, StatusCode, header::HeaderMap};
 use windlass_tls::{ClientConfig, TlsError};
 
 use crate::CoordinatorError;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+use crate::address::Address;
 
 /// The longest answer about an election that is read, in bytes. It has a few candidates in it.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -72,8 +74,16 @@ impl Http {
         Self::over("http", hosts, windlass_tls::config_without_roots())
     }
 
+    /// A client of the servers of an address.
+    #[cfg(any(feature = "consul", feature = "etcd"))]
+    pub(crate) fn of(address: &Address) -> Result<Self, CoordinatorError> {
+        match &address.tls {
+            Some(files) => Self::with_tls(address.hosts.clone(), files),
+            None => Self::new(address.hosts.clone()),
+        }
+    }
+
     /// The same with TLS.
-    #[cfg(feature = "windlass")]
     pub(crate) fn with_tls(
         hosts: Vec<String>,
         files: &windlass_tls::ClientFiles,

@@ -1,4 +1,4 @@
-//! etcd from Debian's packages `etcd-server` and `etcd-client`.
+//! etcd from Debian's packages `etcd-server` and `etcd-client`. With the setting `https=PORT` it also listens for TLS there.
 
 use std::{
     path::{Path, PathBuf},
@@ -60,14 +60,18 @@ impl Product for EtcdProduct {
     fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
         let client = format!("http://127.0.0.1:{}", place.port);
         command.env_remove("ETCDCTL_API").arg("--data-dir").arg(place.data);
-        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        let https = place.settings.iter().find_map(|setting| setting.strip_prefix("https="));
+        let encrypted = https.map(|port| format!(",https://127.0.0.1:{port}")).unwrap_or_default();
+        let listen = format!("{client}{encrypted}");
+        command.args(["--listen-client-urls", &listen, "--advertise-client-urls", &client]);
         if !place.settings.iter().any(|setting| setting.starts_with("initial-cluster=")) {
             let peer = format!("http://127.0.0.1:{}", free_port()?);
             let name = product::name(place.data);
             command.args(["--name", &name, "--initial-cluster", &format!("{name}={peer}")]);
             command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         }
-        for setting in SETTINGS.iter().copied().chain(place.settings.iter().map(String::as_str)) {
+        let own = place.settings.iter().map(String::as_str).filter(|setting| !setting.starts_with("https="));
+        for setting in SETTINGS.iter().copied().chain(own) {
             command.arg(format!("--{setting}"));
         }
         Ok(())

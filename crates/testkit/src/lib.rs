@@ -30,6 +30,7 @@
 //! The code of each product is in a file of its name. `sql.rs` has the code that products with SQL databases share.
 
 mod account;
+pub mod certificate;
 mod consul;
 mod elasticmq;
 mod ensemble;
@@ -68,7 +69,7 @@ pub use missing::{SKIPS_VARIABLE, note_skips};
 pub use mosquitto::MosquittoProduct;
 pub use postgres::PostgresProduct;
 pub use product::{Place, Product};
-pub use programs::{collector, machinery};
+pub use programs::{collector, deploy, machinery};
 pub use prometheus::PrometheusProduct;
 pub use proxy::Proxy;
 pub use rabbitmq::RabbitMqProduct;

@@ -24,6 +24,15 @@ pub fn collector() -> Result<Option<Command>> {
     program("collector", "the OpenTelemetry collector")
 }
 
+/// Checks of images, compositions and charts: the program in `deploy/main.go`. `None` if it was not built and the test is
+/// skipped.
+///
+/// # Errors
+/// When it was not built, in CI.
+pub fn deploy() -> Result<Option<Command>> {
+    program("deploy", "the libraries of Docker Compose and Helm")
+}
+
 fn program(name: &str, what: &str) -> Result<Option<Command>> {
     let program = cache("WINDLASS_SERVERS", "servers").map(|folder| folder.join(name).join("program"));
     match program.filter(|program| program.is_file()) {

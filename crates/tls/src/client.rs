@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use percent_encoding::percent_decode_str;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::{Identity, TlsError, files};
@@ -13,6 +14,33 @@ pub struct ClientFiles {
     pub authorities: Option<PathBuf>,
     /// What the client shows to servers that ask for a certificate.
     pub identity: Option<Identity>,
+}
+
+impl ClientFiles {
+    /// Reads the query of a URL, `cacert=FILE&cert=FILE&key=FILE`, of which each part may be missing. Paths are
+    /// percent-decoded.
+    ///
+    /// # Errors
+    /// When there is another parameter, or one of certificate and key is missing. Says what is wrong, without the query.
+    pub fn of_query(query: &str) -> Result<Self, &'static str> {
+        let (mut authorities, mut certificate, mut key) = (None, None, None);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (place, file) = match pair.split_once('=') {
+                Some(("cacert", file)) => (&mut authorities, file),
+                Some(("cert", file)) => (&mut certificate, file),
+                Some(("key", file)) => (&mut key, file),
+                _ => return Err("unknown parameter after the ?: cacert, cert and key are known"),
+            };
+            let file = percent_decode_str(file).decode_utf8();
+            *place = Some(PathBuf::from(&*file.map_err(|_| "the path of a file is not UTF-8")?));
+        }
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (None, None) => None,
+            _ => return Err("cert and key need each other: a certificate and its private key"),
+        };
+        Ok(Self { authorities, identity })
+    }
 }
 
 /// The configuration of a client that checks each server's certificate and host name.

@@ -1,8 +1,8 @@
 //! The URL of an MQTT broker.
 
-use std::{fmt, path::PathBuf};
+use std::fmt;
 
-use windlass_tls::{ClientFiles, Identity};
+use windlass_tls::ClientFiles;
 
 use crate::{BrokerError, percent};
 
@@ -39,7 +39,7 @@ impl Address {
             Some((rest, query)) => (rest, query),
             None => (rest, ""),
         };
-        let tls = is_encrypted.then(|| files(query)).transpose()?;
+        let tls = is_encrypted.then(|| ClientFiles::of_query(query).map_err(invalid)).transpose()?;
         if !is_encrypted && !query.is_empty() {
             return Err(invalid("parameters after the ? are for mqtts://, which is by TLS"));
         }
@@ -88,26 +88,6 @@ fn invalid(what: &str) -> BrokerError {
     ))
 }
 
-/// The files of certificates that the query of a URL names.
-fn files(query: &str) -> Result<ClientFiles, BrokerError> {
-    let (mut authorities, mut certificate, mut key) = (None, None, None);
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let file = match pair.split_once('=') {
-            Some(("cacert", file)) => (&mut authorities, file),
-            Some(("cert", file)) => (&mut certificate, file),
-            Some(("key", file)) => (&mut key, file),
-            _ => return Err(invalid("unknown parameter after the ?")),
-        };
-        *file.0 = Some(PathBuf::from(file.1));
-    }
-    let identity = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
-        (None, None) => None,
-        _ => return Err(invalid("cert and key need each other: a certificate and its private key")),
-    };
-    Ok(ClientFiles { authorities, identity })
-}
-
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())
@@ -116,6 +96,8 @@ impl fmt::Debug for Address {
 
 #[cfg(test)]
 mod tests {
+    use windlass_tls::Identity;
+
     use super::*;
 
     #[test]
@@ -129,7 +111,7 @@ mod tests {
 
     #[test]
     fn files_of_certificates_are_parameters() {
-        let address = Address::parse("mqtts://u:p@broker?cacert=/a.pem&cert=/c.pem&key=/c.key").unwrap();
+        let address = Address::parse("mqtts://u:p@broker?cacert=%2Fa.pem&cert=/c.pem&key=/c.key").unwrap();
         let identity = Some(Identity { certificate: "/c.pem".into(), key: "/c.key".into() });
         let files = ClientFiles { authorities: Some("/a.pem".into()), identity };
         assert_eq!((address.name().as_str(), &address.tls), ("mqtts://broker:8883", &Some(files)));

@@ -1,7 +1,5 @@
 //! Brokers on the servers they are for.
 
-#[cfg(any(feature = "kafka", feature = "mqtt", feature = "rabbitmq", feature = "redis"))]
-mod certificate;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(feature = "mqtt")]

@@ -7,7 +7,7 @@ use windlass_brokers::{
 };
 use windlass_testkit::Mosquitto;
 
-use crate::certificate;
+use windlass_testkit::certificate;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

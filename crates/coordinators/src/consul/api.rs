@@ -68,7 +68,7 @@ impl Api {
             token.set_sensitive(true);
             headers.insert(TOKEN, token);
         }
-        Ok(Self { http: Http::new(address.hosts.clone())?, headers })
+        Ok(Self { http: Http::of(address)?, headers })
     }
 
     /// The same for answers of up to this length.

@@ -50,12 +50,13 @@ pub struct Consul {
 
 impl Consul {
     /// Makes the coordinator of `consul://[:TOKEN@]HOST[:PORT][,…][/PREFIX]`, with the secret of an ACL token
-    /// in place of a password. Does not connect yet.
+    /// in place of a password. `consuls://` is for TLS, perhaps with `?cacert=FILE&cert=FILE&key=FILE` behind. Does not
+    /// connect yet.
     ///
     /// # Errors
-    /// When the URL is invalid.
+    /// When the URL is invalid, or a file for TLS cannot be used.
     pub fn new(url: &str) -> Result<Self, CoordinatorError> {
-        Self::at(Address::read(url, "consul", PORT)?)
+        Self::at(Address::read_with_tls(url, "consul", PORT)?)
     }
 
     /// The same with the secret of an ACL token that is not in the URL.
@@ -63,7 +64,7 @@ impl Consul {
     /// # Errors
     /// When the URL or the token is invalid.
     pub fn with_token(url: &str, token: &str) -> Result<Self, CoordinatorError> {
-        let address = Address::read(url, "consul", PORT)?;
+        let address = Address::read_with_tls(url, "consul", PORT)?;
         Self::at(Address { password: Some(token.to_owned()), ..address })
     }
 

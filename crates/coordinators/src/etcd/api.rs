@@ -53,7 +53,7 @@ impl Api {
     pub(super) fn new(address: &Address) -> Result<Self, CoordinatorError> {
         let password = || address.password.clone().unwrap_or_default();
         let login = address.user.clone().map(|user| (user, password()));
-        Ok(Self { http: Http::new(address.hosts.clone())?, login, token: Mutex::default() })
+        Ok(Self { http: Http::of(address)?, login, token: Mutex::default() })
     }
 
     /// Grants a lease.

@@ -39,12 +39,13 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Makes the coordinator of `etcd://[USER:PASSWORD@]HOST[:PORT][,…][/PREFIX]`. Does not connect yet.
+    /// Makes the coordinator of `etcd://[USER:PASSWORD@]HOST[:PORT][,…][/PREFIX]`, or of `etcds://` for TLS, perhaps with
+    /// `?cacert=FILE&cert=FILE&key=FILE` behind. Does not connect yet.
     ///
     /// # Errors
-    /// When the URL is invalid.
+    /// When the URL is invalid, or a file for TLS cannot be used.
     pub fn new(url: &str) -> Result<Self, CoordinatorError> {
-        let address = Address::read(url, "etcd", PORT)?;
+        let address = Address::read_with_tls(url, "etcd", PORT)?;
         Ok(Self { api: Arc::new(Api::new(&address)?), address })
     }
 

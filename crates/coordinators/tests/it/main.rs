@@ -12,6 +12,8 @@ mod kv;
 #[cfg(all(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 mod refusals;
 mod servers;
+#[cfg(all(feature = "consul", feature = "etcd"))]
+mod tls;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 

@@ -164,7 +164,7 @@ impl Engine {
 mod tests {
     use std::sync::Arc;
 
-    use windlass_core::{Flow, Input, Json, Parent, Timestamp};
+    use windlass_core::{Flow, Input, Json, Name, Parent, Timestamp};
 
     use super::*;
 
@@ -173,7 +173,7 @@ mod tests {
     fn task(id: u128, change: impl FnOnce(&mut Input)) -> Task {
         let mut input = Input::new(Json::empty(), Timestamp(0));
         change(&mut input);
-        let flow: Flow = serde_json::from_str(r#"{"name":"f","version":1,"steps":[]}"#).unwrap();
+        let flow = Flow::new(Name::new("f").unwrap(), Vec::new());
         Task::new(TaskId(id), Arc::new(flow), Arc::new(input))
     }
 

@@ -10,6 +10,7 @@ mod configuration;
 mod coordinators;
 mod damaged_row;
 mod demo;
+mod deployment;
 mod device_jobs;
 mod devices;
 mod docs;

@@ -12,7 +12,7 @@ use windlass_brokers::{Broker, BrokerError, Kafka, Queue};
 use windlass_testkit::Kafka as Server;
 
 use super::{PATIENCE, messages, next, number, settings};
-use crate::certificate;
+use windlass_testkit::certificate;
 
 const PASSWORD: &str = "s3cret/@:?";
 

@@ -4,7 +4,7 @@ use windlass_brokers::{Broker, BrokerError, Queue, RabbitMq};
 use windlass_testkit::RabbitMq as Server;
 
 use super::{message, settings, take};
-use crate::certificate;
+use windlass_testkit::certificate;
 
 /// A certificate that nobody vouches for is refused, and one that the URL names is taken.
 #[tokio::test]

@@ -4,7 +4,7 @@ use windlass_brokers::{Broker as _, BrokerError, Queue, Redis};
 use windlass_testkit::Redis as Server;
 
 use super::{messages, settings, take};
-use crate::certificate;
+use windlass_testkit::certificate;
 
 /// A certificate that nobody vouches for is refused, and one that the URL names is taken, for its name alone.
 #[tokio::test]

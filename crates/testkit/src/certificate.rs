@@ -2,9 +2,12 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
-/// Makes an authority, `authority.pem` in this folder, and a certificate for `localhost` that it vouches for,
-/// `server.pem` with `server.key`.
-pub(crate) fn make(folder: &Path) {
+/// Makes an authority, `authority.pem` in this folder, a certificate for `localhost` that it vouches for, `server.pem` with
+/// `server.key`, and one for clients, `client.pem` with `client.key`.
+///
+/// # Panics
+/// When `openssl` fails.
+pub fn make(folder: &Path) {
     // Instead of what the system would add to every certificate.
     fs::write(folder.join("empty.cnf"), "[req]\ndistinguished_name=name\n[name]\n").unwrap();
     let make = |subject: &str, name: &str, more: &[&str]| {
@@ -18,11 +21,16 @@ pub(crate) fn make(folder: &Path) {
     make("/CN=authority", "authority", &["-addext", "basicConstraints=critical,CA:TRUE"]);
     let signed = ["-CA", "authority.pem", "-CAkey", "authority.key"];
     make("/CN=localhost", "server", &[&signed[..], &["-addext", "subjectAltName=DNS:localhost"]].concat());
+    // Without an extension it would have a version that is not supported.
+    make("/CN=client", "client", &[&signed[..], &["-addext", "extendedKeyUsage=clientAuth"]].concat());
     readable(folder, &folder.join("server.key"));
 }
 
 /// Lets everybody read a file in a folder: the server has another user.
-pub(crate) fn readable(folder: &Path, file: &Path) {
+///
+/// # Panics
+/// When they do not exist.
+pub fn readable(folder: &Path, file: &Path) {
     for path in [folder, file] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }

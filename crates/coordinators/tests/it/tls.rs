@@ -1,0 +1,80 @@
+//! Coordinators over TLS: an authority of their own, and certificates of clients.
+
+use std::{path::Path, time::Duration};
+
+use tokio::time::timeout;
+use windlass_coordinators::{Campaign, connect};
+use windlass_testkit::{Consul, Etcd, certificate, free_port};
+
+use crate::servers::LEASE;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with certificates that servers can read.
+fn certificates() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    certificate::make(folder.path());
+    for name in ["server.pem", "authority.pem"] {
+        certificate::readable(folder.path(), &folder.path().join(name));
+    }
+    folder
+}
+
+/// Elects a leader with these URLs: with the certificate of a client it works, and everything else is refused.
+async fn conforms(scheme: &str, port: u16, folder: &Path) {
+    let campaign = Campaign::new("tls/name", "candidate", LEASE);
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (authority, client) =
+        (file("authority.pem"), format!("{}&key={}", file("client.pem"), file("client.key")));
+    let url = |host: &str, query: &str| format!("{scheme}s://{host}:{port}/windlass{query}");
+    let coordinator = connect(&url("localhost", &format!("?cacert={authority}&cert={client}"))).unwrap();
+    let leadership = timeout(PATIENCE, coordinator.campaign(&campaign)).await.expect("in time").unwrap();
+    let leader = timeout(PATIENCE, coordinator.leader("tls/name")).await.expect("in time").unwrap();
+    assert_eq!(leader.map(|leader| leader.id).as_deref(), Some("candidate"));
+    leadership.resign().await.unwrap();
+
+    for (url, part) in [
+        (url("localhost", &format!("?cert={client}")), "UnknownIssuer"),
+        (url("127.0.0.1", &format!("?cacert={authority}&cert={client}")), "not valid for name"),
+        (url("localhost", &format!("?cacert={authority}")), "certificate"),
+        (format!("{scheme}://localhost:{port}/windlass"), ""),
+    ] {
+        let coordinator = connect(&url).unwrap();
+        let error = timeout(PATIENCE, coordinator.leader("tls/name")).await.expect("in time").unwrap_err();
+        let error = error.to_string();
+        assert!(error.to_lowercase().contains(&part.to_lowercase()), "{url}: {error}");
+    }
+    let missing = connect(&url("localhost", "?cacert=/no/such.pem")).err().unwrap().to_string();
+    assert!(missing.contains("/no/such.pem"), "{missing}");
+}
+
+#[tokio::test]
+async fn etcd_asks_for_certificates_of_clients() {
+    let (folder, port) = (certificates(), free_port().unwrap());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let settings = [
+        format!("https={port}"),
+        format!("cert-file={}", file("server.pem")),
+        format!("key-file={}", file("server.key")),
+        format!("trusted-ca-file={}", file("authority.pem")),
+        "client-cert-auth=true".to_owned(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let Some(_server) = Etcd::start_with(&settings).unwrap() else { return };
+    conforms("etcd", port, folder.path()).await;
+}
+
+#[tokio::test]
+async fn consul_asks_for_certificates_of_clients() {
+    let (folder, port) = (certificates(), free_port().unwrap());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let tls = format!(
+        "tls {{ https {{ ca_file = \"{}\" cert_file = \"{}\" key_file = \"{}\" verify_incoming = true }} }}",
+        file("authority.pem"),
+        file("server.pem"),
+        file("server.key")
+    );
+    let ports = format!("ports {{ https = {port} }}");
+    let Some(_server) = Consul::start_with(&[&tls, &ports]).unwrap() else { return };
+    conforms("consul", port, folder.path()).await;
+}
