@@ -94,8 +94,11 @@ impl Check<'_> {
     }
 
     /// A command for this attempt, which was given to its worker before the question, after the server
-    /// started, and to no other worker since.
+    /// started, and to no other worker since. That the worker of a damaged task is lost cannot be written, so it is not known.
     fn known_run(&self, task: TaskId, key: ActKey, attempt: u32) -> Option<&Run> {
+        if self.truth.is_damaged(task) {
+            return None;
+        }
         let (claim, at) = *self.facts.given.get(&(task, key, attempt))?;
         let id = AttemptId { task, key, attempt, claim };
         let known = at < self.answer.asked_at && (self.facts.shared || self.facts.server_started_at < at);
