@@ -2,6 +2,7 @@
 //! for it behind a `?`.
 
 use percent_encoding::percent_decode_str;
+#[cfg(any(feature = "consul", feature = "etcd"))]
 use windlass_tls::ClientFiles;
 
 use crate::CoordinatorError;
@@ -18,6 +19,7 @@ pub(crate) struct Address {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     /// The files for TLS, if connections are encrypted.
+    #[cfg(any(feature = "consul", feature = "etcd"))]
     pub(crate) tls: Option<ClientFiles>,
 }
 
@@ -76,7 +78,15 @@ impl Address {
         }
         let slash = if prefix.is_empty() { "" } else { "/" };
         let name = format!("{scheme}://{}{slash}{prefix}", complete.join(","));
-        Ok(Self { name, hosts: complete, prefix, user, password, tls: None })
+        Ok(Self {
+            name,
+            hosts: complete,
+            prefix,
+            user,
+            password,
+            #[cfg(any(feature = "consul", feature = "etcd"))]
+            tls: None,
+        })
     }
 
     #[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
