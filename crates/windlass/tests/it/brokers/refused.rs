@@ -65,7 +65,7 @@ fn a_configuration_that_a_broker_cannot_have_is_refused_with_its_section() {
             "amqp",
             "queue = \"orders\"\nleader = { coordinator = \"nacos://u:secret@h\", name = \"a\" }",
             "leader",
-            "must start with one of consul://, etcd://, zookeeper://",
+            "must start with one of consul://, consuls://, etcd://, etcds://, zookeeper://",
         ),
         (
             "[[intake]]",
