@@ -182,7 +182,11 @@ fn the_leader_can_be_asked_for() {
 fn what_cannot_be_is_refused_before_anything_runs() {
     for (arguments, code, words) in [
         (&["lead", "a b", "--", "sh"][..], 2, "invalid name"),
-        (&["lead", "n", "--coordinator", "nacos://u:secret@h", "--", "sh"], 2, "consul://, consuls://, etcd://"),
+        (
+            &["lead", "n", "--coordinator", "nacos://u:secret@h", "--", "sh"],
+            2,
+            "consul://, consuls://, etcd://",
+        ),
         (&["lead", "n", "--coordinator", "etcd://u:secret@h:x", "--", "sh"], 2, "invalid URL"),
         (&["lead", "a name", "--coordinator", "etcd://u:secret@h", "--", "sh"], 2, "invalid name"),
         (&["lead", "n", "--coordinator", "etcd://h", "--lease", "1s", "--", "sh"], 2, "invalid lease"),
