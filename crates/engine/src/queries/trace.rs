@@ -28,15 +28,15 @@ pub struct SpanContext {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling(f64);
 
-/// The trace of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TaskTrace {
-    /// The span of the submit. A child task has none: then it is that of the task.
-    pub submit: SpanContext,
-    /// The span of the task.
-    pub task: SpanContext,
-    /// The span in which the task was submitted; of a child task, the span of its parent. `None` = the trace begins here.
-    pub parent: Option<u64>,
+/// The trace of a task. The ids of its spans are computed when they are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskTrace<'t> {
+    task: &'t Task,
+    id: u128,
+    /// Whether spans of the trace are recorded.
+    pub is_sampled: bool,
+    /// The span in which the task was submitted. `None` = the trace begins with the task.
+    pub caller: Option<u64>,
 }
 
 impl SpanContext {
@@ -51,10 +51,6 @@ impl SpanContext {
         let (trace, span) = (hex(trace, 32)?, u64::try_from(hex(span, 16)?).ok()?);
         let is_sampled = hex(flags, 2)? & 1 == 1;
         (trace != 0 && span != 0).then_some(Self { trace, span, is_sampled })
-    }
-
-    fn with_span(self, span: u64) -> Self {
-        Self { span, ..self }
     }
 }
 
@@ -88,40 +84,60 @@ impl Sampling {
     /// The trace of a task: that of its submit, or one that begins with the task, whose id is then that of the topmost
     /// task.
     #[must_use]
-    pub fn trace_of(self, task: &Task) -> TaskTrace {
-        let parent = task.input.parent;
-        let given = task.input.traceparent.as_deref().and_then(SpanContext::parse);
-        let (trace, is_sampled) = match given {
-            Some(given) => (given.trace, given.is_sampled),
-            None => {
-                let trace = parent.map_or(task.id, |parent| parent.top).0;
-                (trace, self.takes(trace))
+    pub fn trace_of(self, task: &Task) -> TaskTrace<'_> {
+        match task.input.traceparent.as_deref().and_then(SpanContext::parse) {
+            Some(SpanContext { trace, span, is_sampled }) => {
+                TaskTrace { task, id: trace, is_sampled, caller: Some(span) }
             }
-        };
-        let of_task = SpanContext { trace, span: span_id(task.id, b"task"), is_sampled };
-        let submit = match parent {
-            Some(_) => of_task,
-            None => of_task.with_span(span_id(task.id, b"submit")),
-        };
-        let parent = match parent {
-            Some(parent) => Some(span_id(parent.task, b"task")),
-            None => given.map(|given| given.span),
-        };
-        TaskTrace { submit, task: of_task, parent }
+            None => {
+                let id = task.input.parent.map_or(task.id, |parent| parent.top).0;
+                TaskTrace { task, id, is_sampled: self.takes(id), caller: None }
+            }
+        }
     }
 }
 
-impl TaskTrace {
+impl TaskTrace<'_> {
+    /// The span of the submit. A child task has none.
+    #[must_use]
+    pub fn submit(&self) -> Option<SpanContext> {
+        self.task.input.parent.is_none().then(|| self.span(submit_span(self.task.id)))
+    }
+
+    /// The span of the task.
+    #[must_use]
+    pub fn task(&self) -> SpanContext {
+        self.span(task_span(self.task.id))
+    }
+
+    /// The parent of the span of the task: its submit or, for a child task, the task that started it.
+    #[must_use]
+    pub fn parent_of_task(&self) -> u64 {
+        self.task.input.parent.map_or_else(|| submit_span(self.task.id), |parent| task_span(parent.task))
+    }
+
     /// The span of an attempt of this task.
     #[must_use]
-    pub fn attempt(&self, task: TaskId, key: ActKey, attempt: u32) -> SpanContext {
+    pub fn attempt(&self, key: ActKey, attempt: u32) -> SpanContext {
         let mut name = [0; 17];
         name[..8].copy_from_slice(&(key.step as u64).to_be_bytes());
         name[8..12].copy_from_slice(&key.member.to_be_bytes());
         name[12..16].copy_from_slice(&attempt.to_be_bytes());
         name[16] = u8::from(key.direction == Direction::Rollback);
-        self.task.with_span(span_id(task, &name))
+        self.span(span_id(self.task.id, &name))
     }
+
+    fn span(&self, span: u64) -> SpanContext {
+        SpanContext { trace: self.id, span, is_sampled: self.is_sampled }
+    }
+}
+
+fn submit_span(task: TaskId) -> u64 {
+    span_id(task, b"submit")
+}
+
+fn task_span(task: TaskId) -> u64 {
+    span_id(task, b"task")
 }
 
 /// The id of a span. It is never 0, which would be invalid.
@@ -143,7 +159,7 @@ impl Engine {
     pub(crate) fn traceparent(&self, task: &Task, key: ActKey, attempt: u32) -> Option<Box<str>> {
         match self.sampling.get() {
             Some(sampling) => {
-                let context = sampling.trace_of(task).attempt(task.id, key, attempt);
+                let context = sampling.trace_of(task).attempt(key, attempt);
                 Some(context.to_string().into())
             }
             None => task.input.traceparent.clone(),
@@ -154,7 +170,7 @@ impl Engine {
     #[must_use]
     pub fn traceparent_of(&self, task: &Task) -> Option<Box<str>> {
         match self.sampling.get() {
-            Some(sampling) => Some(sampling.trace_of(task).task.to_string().into()),
+            Some(sampling) => Some(sampling.trace_of(task).task().to_string().into()),
             None => task.input.traceparent.clone(),
         }
     }
@@ -198,20 +214,24 @@ mod tests {
     #[test]
     fn a_trace_goes_on_from_the_caller_to_children_and_attempts() {
         let all = Sampling::new(1.0);
-        let given = all.trace_of(&task(7, |input| input.traceparent = Some(GIVEN.into())));
-        assert_eq!(given.parent, Some(0xb7ad_6b71_6920_3331));
-        assert_eq!(given.task.trace, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c);
-        let own = all.trace_of(&task(7, |_| {}));
-        assert_eq!((own.task.trace, own.parent), (7, None));
+        let given = task(7, |input| input.traceparent = Some(GIVEN.into()));
+        let given = all.trace_of(&given);
+        assert_eq!(given.caller, Some(0xb7ad_6b71_6920_3331));
+        assert_eq!(given.task().trace, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c);
+        let own = task(7, |_| {});
+        let own = all.trace_of(&own);
+        let submit = own.submit().expect("it was submitted");
+        assert_eq!((own.task().trace, own.caller, own.parent_of_task()), (7, None, submit.span));
         let (key, top) = (ActKey::forward(1), TaskId(7));
         let child =
             task(9, |input| input.parent = Some(Parent { task: top, key, attempt: 1, depth: 1, top }));
         let child = all.trace_of(&child);
-        assert_eq!((child.task.trace, child.parent), (7, Some(own.task.span)));
+        assert_eq!((child.task().trace, child.parent_of_task()), (7, own.task().span));
+        assert_eq!(child.submit(), None);
         let spans = [key, ActKey { direction: Direction::Rollback, ..key }, key.of_member(1)];
-        let spans = spans.map(|key| own.attempt(top, key, 1).span);
-        let again = own.attempt(top, key, 2).span;
-        let ids = [own.task.span, own.submit.span, child.task.span, again, spans[0], spans[1], spans[2]];
+        let spans = spans.map(|key| own.attempt(key, 1).span);
+        let again = own.attempt(key, 2).span;
+        let ids = [own.task().span, submit.span, child.task().span, again, spans[0], spans[1], spans[2]];
         assert_eq!(std::collections::BTreeSet::from(ids).len(), ids.len(), "each span has an id of its own");
     }
 
@@ -219,10 +239,10 @@ mod tests {
     fn a_caller_decides_about_its_trace_and_the_share_about_others() {
         let unsampled = GIVEN.replace("-01", "-00");
         let given = |text: &str| task(7, |input| input.traceparent = Some(text.into()));
-        assert!(Sampling::new(0.0).trace_of(&given(GIVEN)).task.is_sampled);
-        assert!(!Sampling::new(1.0).trace_of(&given(&unsampled)).task.is_sampled);
+        assert!(Sampling::new(0.0).trace_of(&given(GIVEN)).is_sampled);
+        assert!(!Sampling::new(1.0).trace_of(&given(&unsampled)).is_sampled);
         let ids = (0..1000).map(|n: u128| n * 0x00ab_cdef_1234_5677);
-        let taken = ids.filter(|id| Sampling::new(0.25).trace_of(&task(*id, |_| {})).task.is_sampled);
+        let taken = ids.filter(|id| Sampling::new(0.25).trace_of(&task(*id, |_| {})).is_sampled);
         let taken = taken.count();
         assert!((200..300).contains(&taken), "{taken} of 1000");
     }

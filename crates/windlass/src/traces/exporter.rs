@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use reqwest::{Client, Response, StatusCode, Url, header::CONTENT_TYPE};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     time::{sleep, timeout},
 };
 
@@ -64,18 +64,19 @@ impl Exporter {
         Ok(Self { client, url, resource })
     }
 
-    /// Sends what comes through `waiting`. After `is_to_end` it tries once to send what waits then, and drops `has_ended`.
+    /// Sends the spans that come through `waiting`. When the other side of `is_to_end` is dropped, it tries once to send those
+    /// that wait then, and drops `has_ended`.
     pub(super) async fn run(
         self,
         mut waiting: mpsc::Receiver<Span>,
         counts: SpanCounts,
-        mut is_to_end: mpsc::Receiver<()>,
-        has_ended: mpsc::Sender<()>,
+        is_to_end: oneshot::Receiver<()>,
+        has_ended: oneshot::Sender<()>,
     ) {
         let mut spans = Vec::new();
         tokio::select! {
             never = self.send_all(&mut waiting, &mut spans, &counts) => match never {},
-            _ = is_to_end.recv() => {}
+            _ = is_to_end => {}
         }
         loop {
             while spans.len() < BATCH_MAX
@@ -102,21 +103,16 @@ impl Exporter {
         counts: &SpanCounts,
     ) -> Infallible {
         loop {
+            receive(waiting, spans).await;
             let fill = async {
                 while spans.len() < BATCH_MAX {
-                    let room = BATCH_MAX - spans.len();
-                    if waiting.recv_many(spans, room).await == 0 {
-                        // The engine is gone: nothing comes any more.
-                        std::future::pending::<()>().await;
-                    }
+                    receive(waiting, spans).await;
                 }
             };
-            // What has come by then is sent.
+            // The spans that have come by then are sent.
             let _ = timeout(BATCH_PAUSE, fill).await;
-            if !spans.is_empty() {
-                self.deliver(spans, counts).await;
-                spans.clear();
-            }
+            self.deliver(spans, counts).await;
+            spans.clear();
         }
     }
 
@@ -183,6 +179,15 @@ impl Exporter {
             }
             _ => Refusal::Final(why),
         })
+    }
+}
+
+/// Waits for more spans, up to a whole batch.
+async fn receive(waiting: &mut mpsc::Receiver<Span>, spans: &mut Vec<Span>) {
+    let room = BATCH_MAX - spans.len();
+    if waiting.recv_many(spans, room).await == 0 {
+        // The engine is gone: nothing comes any more.
+        std::future::pending().await
     }
 }
 

@@ -21,7 +21,10 @@ mod settings;
 use std::sync::Arc;
 
 use prometheus_client::{metrics::counter::Counter, registry::Registry};
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time,
+};
 use windlass_engine::Engine;
 
 use crate::{
@@ -46,11 +49,9 @@ pub(crate) struct SpanCounts {
     dropped: Counter,
 }
 
-/// The traces of a server that runs.
-pub(crate) struct RunningTraces {
-    ended: Option<mpsc::Receiver<()>>,
-    end: mpsc::Sender<()>,
-}
+/// The traces of a server that runs: how the loop that sends them is ended, and when it has sent the last ones. `None` = it
+/// records none.
+pub(crate) struct RunningTraces(Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>);
 
 impl Traces {
     /// Makes the client, without connecting.
@@ -73,26 +74,24 @@ impl Traces {
         counts: &SpanCounts,
         running: &mut Loops,
     ) -> RunningTraces {
-        let (end, is_to_end) = mpsc::channel(1);
-        let Some((settings, exporter)) = self.0 else {
-            return RunningTraces { ended: None, end };
-        };
+        let Some((settings, exporter)) = self.0 else { return RunningTraces(None) };
         engine.traced(settings.sampling);
         let (spans, waiting) = mpsc::channel(WAITING_MAX);
-        let (has_ended, ended) = mpsc::channel(1);
+        let (end, is_to_end) = oneshot::channel();
+        let (has_ended, ended) = oneshot::channel();
         let run = exporter.run(waiting, counts.clone(), is_to_end, has_ended);
         running.spawn("sends traces", run);
         engine.observed_by(Arc::new(Recorder::new(settings.sampling, clock.clone(), spans, counts.clone())));
-        RunningTraces { ended: Some(ended), end }
+        RunningTraces(Some((end, ended)))
     }
 }
 
 impl RunningTraces {
     /// Sends the spans that wait, for up to [`END_MAX`].
     pub(crate) async fn end(self) {
-        let Some(mut ended) = self.ended else { return };
-        let _ = self.end.try_send(());
-        if time::timeout(END_MAX, ended.recv()).await.is_err() {
+        let Some((end, ended)) = self.0 else { return };
+        drop(end);
+        if time::timeout(END_MAX, ended).await.is_err() {
             tracing::warn!("the collector of traces does not answer: the last spans are lost");
         }
     }

@@ -45,24 +45,20 @@ impl Recorder {
 impl Observer for Recorder {
     fn task_accepted(&self, task: &Task) {
         let trace = self.sampling.trace_of(task);
-        // A step of its parent has started a child task.
-        if !trace.submit.is_sampled || task.input.parent.is_some() {
-            return;
-        }
+        let (true, Some(submit)) = (trace.is_sampled, trace.submit()) else { return };
         // By now it is on disk.
         let times = (task.input.created_at, self.clock.now().wall);
         let name = format!("submit {}", task.flow.name);
-        self.record(span(trace.submit, trace.parent, SpanKind::Producer, name, times, of_task(task)));
+        self.record(span(submit, trace.caller, SpanKind::Producer, name, times, of_task(task)));
     }
 
     fn task_ended(&self, task: &Task, end: &TaskEnd) {
         let trace = self.sampling.trace_of(task);
         // A child task that was rolled back for its parent had succeeded before: its span has been sent.
         let is_sent = task.state.cause == Some(Cause::Parent) && end.ending == Ending::RolledBack;
-        if !trace.task.is_sampled || is_sent {
+        if !trace.is_sampled || is_sent {
             return;
         }
-        let parent = if task.input.parent.is_some() { trace.parent } else { Some(trace.submit.span) };
         let mut attributes = of_task(task);
         attributes.push(KeyValue::text("windlass.task.outcome", view::ending(end.ending)));
         let status = match end.ending {
@@ -72,13 +68,14 @@ impl Observer for Recorder {
         };
         let times = (task.input.created_at, end.at);
         let name = format!("task {}", task.flow.name);
-        let span = span(trace.task, parent, SpanKind::Internal, name, times, attributes);
+        let parent = Some(trace.parent_of_task());
+        let span = span(trace.task(), parent, SpanKind::Internal, name, times, attributes);
         self.record(Span { status, ..span });
     }
 
     fn attempt_ended(&self, task: &Task, end: &AttemptEnd) {
         let trace = self.sampling.trace_of(task);
-        let (true, Some((module, command))) = (trace.task.is_sampled, end.worker(task)) else { return };
+        let (true, Some((module, command))) = (trace.is_sampled, end.worker(task)) else { return };
         let is_rollback = end.key.direction == Direction::Rollback;
         let mut attributes = of_task(task);
         if let Some(step) = task.flow.steps.get(end.key.step) {
@@ -103,8 +100,8 @@ impl Observer for Recorder {
             AttemptOutcome::Lost => Some(failed("the worker was lost")),
             AttemptOutcome::Postponed | AttemptOutcome::Stopped => None,
         };
-        let context = trace.attempt(task.id, end.key, end.attempt);
-        let (parent, times) = (Some(trace.task.span), (end.started_at, end.ended_at));
+        let context = trace.attempt(end.key, end.attempt);
+        let (parent, times) = (Some(trace.task().span), (end.started_at, end.ended_at));
         let name = format!("{module}.{command}");
         let span = span(context, parent, SpanKind::Client, name, times, attributes);
         self.record(Span { status, ..span });
