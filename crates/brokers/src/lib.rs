@@ -39,6 +39,8 @@ mod rabbitmq;
 mod redis;
 #[cfg(feature = "sqs")]
 mod sqs;
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "rabbitmq", feature = "redis"))]
+mod tls;
 
 #[cfg(feature = "mysql")]
 pub(crate) use self::mysql::MySqlResults;

@@ -1,8 +1,8 @@
-//! `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…][/PREFIX]`. Some products also have `SCHEMEs://` for TLS, with the files
-//! for it behind a `?`.
+//! `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…][/PREFIX]`. Products other than a Windlass
+//! server also have `SCHEMEs://` for TLS, with the files for it behind a `?`.
 
 use percent_encoding::percent_decode_str;
-#[cfg(any(feature = "consul", feature = "etcd"))]
+#[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
 use windlass_tls::ClientFiles;
 
 use crate::CoordinatorError;
@@ -19,13 +19,13 @@ pub(crate) struct Address {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     /// The files for TLS, if connections are encrypted.
-    #[cfg(any(feature = "consul", feature = "etcd"))]
+    #[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
     pub(crate) tls: Option<ClientFiles>,
 }
 
 impl Address {
     /// Reads a URL of this scheme, or of this one with an `s` behind it, for TLS.
-    #[cfg(any(feature = "consul", feature = "etcd"))]
+    #[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn read_with_tls(url: &str, scheme: &str, port: u16) -> Result<Self, CoordinatorError> {
         let encrypted = format!("{scheme}s");
         if !url.strip_prefix(&*encrypted).is_some_and(|rest| rest.starts_with("://")) {
@@ -84,7 +84,7 @@ impl Address {
             prefix,
             user,
             password,
-            #[cfg(any(feature = "consul", feature = "etcd"))]
+            #[cfg(any(feature = "consul", feature = "etcd", feature = "zookeeper"))]
             tls: None,
         })
     }

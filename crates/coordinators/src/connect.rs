@@ -11,6 +11,7 @@ const PRODUCTS: &[(&str, &str, &str)] = &[
     ("etcd", "etcd", "etcd"),
     ("etcd", "etcds", "etcd"),
     ("ZooKeeper", "zookeeper", "zookeeper"),
+    ("ZooKeeper", "zookeepers", "zookeeper"),
     ("Windlass", "http", "windlass"),
     ("Windlass", "https", "windlass"),
 ];
@@ -24,8 +25,8 @@ pub struct Access {
     pub tls: windlass_tls::ClientFiles,
 }
 
-/// Makes the coordinator of a URL: `consul://`, `etcd://`, both with an `s` behind the scheme for TLS, `zookeeper://` or, for a Windlass server, `http://` or `https://`, with one
-/// or more addresses (`etcd://a:2379,b:2379`). Two URLs with a blank between them, the second one of a Windlass server, are
+/// Makes the coordinator of a URL: `consul://`, `etcd://` or `zookeeper://`, each with an `s` behind the scheme for TLS, or, for a
+/// Windlass server, `http://` or `https://`, with one or more addresses (`etcd://a:2379,b:2379`). Two URLs with a blank between them, the second one of a Windlass server, are
 /// a coordinator that chooses and a server that confirms ([`Confirmed`](crate::Confirmed)). Does not connect yet.
 ///
 /// # Errors
@@ -92,7 +93,9 @@ mod tests {
         for url in ["", "etcd", "ftp://127.0.0.1:2379", "nacos://u:secret@127.0.0.1"] {
             let error = connect(url).err().unwrap().to_string();
             assert!(
-                error.contains("consul://, consuls://, etcd://, etcds://, zookeeper://, http://, https://"),
+                error.contains(
+                    "consul://, consuls://, etcd://, etcds://, zookeeper://, zookeepers://, http://, https://"
+                ),
                 "{error}"
             );
             assert!(!error.contains("secret"), "{error}");

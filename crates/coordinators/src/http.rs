@@ -71,7 +71,7 @@ impl Answer {
 
 impl Http {
     pub(crate) fn new(hosts: Vec<String>) -> Result<Self, CoordinatorError> {
-        Self::over("http", hosts, windlass_tls::config_without_roots())
+        Self::over("http", hosts, windlass_tls::config_without_roots(None))
     }
 
     /// A client of the servers of an address.

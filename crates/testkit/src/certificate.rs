@@ -2,8 +2,11 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
+use crate::account::Account;
+
 /// Makes an authority, `authority.pem` in this folder, a certificate for `localhost` that it vouches for, `server.pem` with
-/// `server.key`, and one for clients, `client.pem` with `client.key`.
+/// `server.key`, and one for clients, `client.pem` with `client.key`. The one in `stranger.pem` with `stranger.key` has
+/// another authority: itself.
 ///
 /// # Panics
 /// When `openssl` fails.
@@ -23,6 +26,7 @@ pub fn make(folder: &Path) {
     make("/CN=localhost", "server", &[&signed[..], &["-addext", "subjectAltName=DNS:localhost"]].concat());
     // Without an extension it would have a version that is not supported.
     make("/CN=client", "client", &[&signed[..], &["-addext", "extendedKeyUsage=clientAuth"]].concat());
+    make("/CN=stranger", "stranger", &["-addext", "basicConstraints=critical,CA:TRUE"]);
     readable(folder, &folder.join("server.key"));
 }
 
@@ -34,4 +38,13 @@ pub fn readable(folder: &Path, file: &Path) {
     for path in [folder, file] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
+}
+
+/// Lets only this user, which a server runs as, read a file.
+///
+/// # Panics
+/// When it does not exist, or neither does the user.
+pub fn private(file: &Path, user: &str) {
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    Account::choose(user).and_then(|account| account.own(file)).unwrap();
 }

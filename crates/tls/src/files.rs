@@ -53,8 +53,13 @@ pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
 /// The authorities that the system trusts.
 pub(crate) fn authorities_of_system() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots.add_parsable_certificates(certificates_of_system());
     if roots.is_empty() { Err(TlsError::NoAuthorities) } else { Ok(roots) }
+}
+
+/// The certificates of these authorities.
+pub(crate) fn certificates_of_system() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
 }
 
 /// The certificates in a file, of which there is one at least.

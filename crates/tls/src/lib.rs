@@ -7,11 +7,15 @@ mod advice;
 mod client;
 mod error;
 mod files;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod server;
 
 pub use advice::{Refused, refused};
-pub use client::{ClientFiles, client_config, config_without_roots};
+pub use client::{ClientFiles, Names, client_config, config_without_roots};
 pub use error::TlsError;
 pub use files::Identity;
+#[cfg(feature = "mysql")]
+pub use mysql::{UrlError, mysql_options};
 pub use rustls::{ClientConfig, ServerConfig};
 pub use server::{ServerFiles, ServerTls};

@@ -15,7 +15,7 @@ pub(crate) fn client_for(url: &Url, ca_file: Option<&Path>) -> anyhow::Result<Cl
         "https" => {
             client_config(&ClientFiles { authorities: ca_file.map(Path::to_path_buf), identity: None })
         }
-        _ => config_without_roots(),
+        _ => config_without_roots(None),
     };
     Ok(Client::builder()
         .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))

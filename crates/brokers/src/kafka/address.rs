@@ -1,11 +1,11 @@
 //! The URL of a Kafka cluster: its servers, the login, and the settings of new topics.
 
-use std::fs::File;
+use windlass_tls::ClientFiles;
 
-use crate::{BrokerError, percent};
+use crate::{BrokerError, percent, tls};
 
 const EXPECTED: &str = "expected kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT], or kafkas:// for TLS, \
-                        perhaps with ?cacert=FILE&sasl=MECHANISM&partitions=N&replicas=N&group=NAME behind";
+                        perhaps with ?cacert=FILE&cert=FILE&key=FILE&sasl=MECHANISM&partitions=N&replicas=N&group=NAME behind";
 
 /// Partitions of new topics: the number of consumers of a group that can work in parallel.
 const PARTITIONS: i32 = 12;
@@ -29,10 +29,8 @@ pub(super) struct Address {
     pub(super) name: String,
     /// The bootstrap servers, separated by commas.
     pub(super) servers: String,
-    /// Whether to use TLS.
-    pub(super) is_encrypted: bool,
-    /// A file with certificates of trusted authorities, in place of the system's.
-    pub(super) authorities: Option<String>,
+    /// The files for TLS; `None` = without TLS.
+    pub(super) tls: Option<ClientFiles>,
     pub(super) login: Option<Login>,
     pub(super) partitions: i32,
     pub(super) replicas: i32,
@@ -68,17 +66,25 @@ impl Address {
         if !servers.split(',').all(is_server) {
             return Err(invalid("it does not name hosts with ports"));
         }
+        let (files, parameters) =
+            ClientFiles::split(query, ClientFiles::NAMES).map_err(|why| invalid(&why))?;
+        if !is_encrypted && !files.is_empty() {
+            return Err(invalid("cacert, cert and key are for kafkas, which is by TLS"));
+        }
+        if !files.is_empty() {
+            // The library would report a wrong file only on connecting, and in its own words.
+            tls::configuration(&files)?;
+        }
         let mut address = Self {
             name: format!("{scheme}://{servers}"),
             servers: servers.to_owned(),
-            is_encrypted,
-            authorities: None,
+            tls: is_encrypted.then_some(files),
             login,
             partitions: PARTITIONS,
             replicas: REPLICAS,
             group: None,
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        for pair in parameters {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             address.set(name, value)?;
         }
@@ -100,14 +106,6 @@ impl Address {
             "partitions" => self.partitions = number()?,
             "replicas" => self.replicas = number()?,
             "group" if !value.is_empty() => self.group = Some(value.to_owned()),
-            "cacert" if !self.is_encrypted => return Err(invalid("cacert is for kafkas, which is by TLS")),
-            "cacert" => {
-                // The library would report this only on connecting, and in its own words.
-                File::open(value).map_err(|error| {
-                    BrokerError::Invalid(format!("cannot read root certificates from {value}: {error}"))
-                })?;
-                self.authorities = Some(value.to_owned());
-            }
             "sasl" => {
                 let login =
                     self.login.as_mut().ok_or_else(|| invalid("sasl is for a user, and there is none"))?;
@@ -165,7 +163,7 @@ mod tests {
         assert_eq!(Address::parse("kafka://one:9092").unwrap().group("t"), "windlass.t");
         let address = Address::parse("kafka://127.0.0.1").unwrap();
         assert_eq!((address.partitions, address.replicas), (PARTITIONS, REPLICAS));
-        assert!(!address.is_encrypted && address.login.is_none());
+        assert!(address.tls.is_none() && address.login.is_none());
     }
 
     #[test]
@@ -174,13 +172,13 @@ mod tests {
             let address = Address::parse(url).unwrap();
             assert!(!address.name.contains('@'), "{}", address.name);
             let login = address.login.unwrap();
-            (address.is_encrypted, login.user, login.password, login.mechanism)
+            (address.tls.is_some(), login.user, login.password, login.mechanism)
         };
         let expected = (true, "m@".to_owned(), "a:/?".to_owned(), "SCRAM-SHA-512");
         assert_eq!(login("kafkas://m%40:a:%2F%3F@one:1,two:2/"), expected);
         assert_eq!(login("kafka://m:p@one?group=g&sasl=scram-sha-256").3, "SCRAM-SHA-256");
         assert_eq!(login("kafkas://m:p@one?sasl=PLAIN").3, "PLAIN");
-        assert!(Address::parse("kafkas://one:9093").unwrap().is_encrypted);
+        assert_eq!(Address::parse("kafkas://one:9093").unwrap().tls, Some(ClientFiles::default()));
     }
 
     #[test]
@@ -200,6 +198,7 @@ mod tests {
             "kafka://me:s3cret@host:9092?sasl=GSSAPI",
             "kafka://host:9092?sasl=PLAIN",
             "kafka://host:9092?cacert=/s3cret",
+            "kafkas://host:9092?cert=/s3cret",
             "kafka://host:1?partitions=0",
             "kafka://host:1?password=s3cret",
             "kafka://host:1?group=",

@@ -58,14 +58,14 @@ pub struct Kafka {
 impl Kafka {
     /// Makes a client of the cluster at `kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, which names some of
     /// its servers, or at `kafkas://` for TLS. Parameters after a `?`: `cacert`, a file with certificates of
-    /// authorities to trust in place of the system's; `sasl`, the login mechanism; `partitions` and
-    /// `replicas` of new topics; and `group`, the group whose progress is shown for a topic. Does not connect
-    /// yet.
+    /// authorities to trust in place of the system's; `cert` and `key`, files with the certificate of this client
+    /// and its private key; `sasl`, the login mechanism; `partitions` and `replicas` of new topics; and `group`,
+    /// the group whose progress is shown for a topic. Does not connect yet.
     ///
     /// Its methods must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// When the URL is invalid, or the file cannot be read.
+    /// When the URL is invalid, or a file cannot be used.
     pub fn new(url: &str) -> Result<Self, BrokerError> {
         let address = Arc::new(Address::parse(url)?);
         let topics = Arc::new(Topics::new(Arc::clone(&address)));

@@ -8,20 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rdkafka::{ClientContext, consumer::ConsumerContext, error::KafkaError, types::RDKafkaErrorCode as Code};
 
-use crate::{BrokerError, Queue, kafka::failure};
-
-/// The text of the library for an untrusted certificate.
-const DISTRUST: &str = "certificate verify failed";
+use crate::{BrokerError, Queue, kafka::failure, tls};
 
 /// The text of the library for a connection lost during login.
 const LOST: &str = "Broker transport failure";
 
 /// The start of the library's own advice, which names settings that cannot be made here.
 const ADVICE_OF_LIBRARY: &str = ": broker certificate could not be verified";
-
-/// The advice for an untrusted certificate.
-const ADVICE: &str = ": no trusted authority has issued the server's certificate for this host; \
-                      ?cacert=FILE in the URL names a file with the certificates to trust";
 
 /// The last reason for which one client could not connect.
 #[derive(Clone, Default)]
@@ -34,7 +27,7 @@ impl Reason {
             Some(code) if failure::is_refusal(code) && !text.contains(LOST) => {
                 BrokerError::Refused(advise(text))
             }
-            Some(Code::BrokerTransportFailure) if text.contains(DISTRUST) => {
+            Some(Code::BrokerTransportFailure) if tls::advice(text).is_some() => {
                 BrokerError::Refused(advise(text))
             }
             Some(code) if failure::is_refusal(code) => BrokerError::Unreachable(text.to_owned()),
@@ -67,7 +60,7 @@ impl Reason {
 
 fn advise(text: &str) -> String {
     let what = text.split_once(ADVICE_OF_LIBRARY).map_or(text, |(what, _)| what);
-    if text.contains(DISTRUST) { format!("{what}{ADVICE}") } else { text.to_owned() }
+    tls::advice(text).map_or_else(|| text.to_owned(), |advice| format!("{what}: {advice}"))
 }
 
 impl ClientContext for Reason {

@@ -34,15 +34,26 @@ pub(super) fn common(address: &Address) -> ClientConfig {
     config.set("allow.auto.create.topics", "false");
     config.set(
         "security.protocol",
-        match (address.is_encrypted, &address.login) {
+        match (address.tls.is_some(), &address.login) {
             (false, None) => "plaintext",
             (false, Some(_)) => "sasl_plaintext",
             (true, None) => "ssl",
             (true, Some(_)) => "sasl_ssl",
         },
     );
-    if let Some(file) = &address.authorities {
-        config.set("ssl.ca.location", file);
+    let files = address.tls.iter().flat_map(|files| {
+        let identity = files.identity.as_ref();
+        [
+            ("ssl.ca.location", files.authorities.as_ref()),
+            ("ssl.certificate.location", identity.map(|identity| &identity.certificate)),
+            ("ssl.key.location", identity.map(|identity| &identity.key)),
+        ]
+    });
+    for (name, file) in files {
+        // Parsed from a URL, which is text.
+        if let Some(file) = file.and_then(|file| file.to_str()) {
+            config.set(name, file);
+        }
     }
     if let Some(login) = &address.login {
         config.set("sasl.mechanism", login.mechanism);

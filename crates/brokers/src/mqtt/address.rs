@@ -39,7 +39,8 @@ impl Address {
             Some((rest, query)) => (rest, query),
             None => (rest, ""),
         };
-        let tls = is_encrypted.then(|| ClientFiles::of_query(query).map_err(invalid)).transpose()?;
+        let tls =
+            is_encrypted.then(|| ClientFiles::of_query(query).map_err(|why| invalid(&why))).transpose()?;
         if !is_encrypted && !query.is_empty() {
             return Err(invalid("parameters after the ? are for mqtts://, which is by TLS"));
         }

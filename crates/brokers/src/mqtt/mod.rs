@@ -8,14 +8,12 @@
 //! | file | concern |
 //! |---|---|
 //! | `address.rs` | the URL |
-//! | `tls.rs` | certificates |
 //! | `protocol.rs` | the two versions of the protocol as one client |
 //! | `link.rs` | one connection: the task that drives it, and what waits for its acknowledgements |
 
 mod address;
 mod link;
 mod protocol;
-mod tls;
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +21,7 @@ use async_trait::async_trait;
 use tokio::{sync::Mutex, time::timeout};
 
 use self::{address::Address, link::Link};
-use crate::{BrokerError, DeviceCommand, DeviceMessage, DeviceNetwork};
+use crate::{BrokerError, DeviceCommand, DeviceMessage, DeviceNetwork, tls};
 
 /// How long the broker may take to accept a connection, or to acknowledge what is published.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -17,8 +17,8 @@ use rumqttc::{
 };
 use std::time::Duration;
 
-use super::{Address, MqttSettings, MqttVersion, tls};
-use crate::BrokerError;
+use super::{Address, MqttSettings, MqttVersion};
+use crate::{BrokerError, tls};
 
 /// Requests on their way to the event loop: publishes and acknowledgements.
 const REQUESTS_MAX: usize = 20_000;

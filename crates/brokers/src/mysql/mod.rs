@@ -49,15 +49,9 @@ pub(crate) struct MySqlResults {
 impl MySqlResults {
     /// Makes a client of a database by its URL, without connecting.
     pub(crate) fn open(url: &str, keep: Duration, separator: &str) -> Result<Self, BrokerError> {
-        let url = match url.strip_prefix("mariadb://") {
-            Some(rest) => format!("mysql://{rest}"),
-            None => url.to_owned(),
-        };
-        // The error has nothing of user and password in it.
-        let options = Opts::from_url(&url).map_err(|error| BrokerError::Invalid(error.to_string()))?;
-        let Some(database) = options.db_name().filter(|name| !name.is_empty()) else {
-            return Err(BrokerError::Invalid("the URL names no database: end it with /DATABASE".to_owned()));
-        };
+        let options = windlass_tls::mysql_options(url)
+            .map_err(|error| BrokerError::Invalid(format!("the URL of the database: {error}")))?;
+        let database = options.db_name().unwrap_or_default();
         let name = format!("mysql://{}:{}/{database}", options.ip_or_hostname(), options.tcp_port());
         let options = OptsBuilder::from_opts(options).prefer_socket(false).tcp_nodelay(true).into();
         Ok(Self { options, name, separator: separator.to_owned(), keep, conn: Mutex::default() })

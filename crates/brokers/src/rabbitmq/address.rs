@@ -1,10 +1,12 @@
 //! The URL of a RabbitMQ server.
 
-use std::{fs, path::PathBuf};
+use lapin::{
+    tcp::RustlsConnector,
+    uri::{AMQPScheme, AMQPUri},
+};
+use windlass_tls::ClientFiles;
 
-use lapin::{tcp::OwnedTLSConfig, uri::AMQPUri};
-
-use crate::{BrokerError, percent};
+use crate::{BrokerError, percent, tls};
 
 /// The default heartbeat interval in seconds. A peer that is silent for twice as long counts as dead. The
 /// server proposes a minute; for that long the messages of a dead worker would lie idle.
@@ -19,7 +21,8 @@ const NUMBERS: [(&str, u64); 4] = [
 ];
 
 /// The format of the URL.
-const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://…";
+const EXPECTED: &str = "expected amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// for TLS, perhaps with \
+                        ?cacert=FILE&cert=FILE&key=FILE behind";
 
 /// A parsed URL.
 #[derive(Clone)]
@@ -28,8 +31,8 @@ pub(super) struct Address {
     pub(super) uri: AMQPUri,
     /// The URL without user and password.
     pub(super) name: String,
-    /// A file with certificates of authorities to trust in addition to the system's.
-    authorities: Option<PathBuf>,
+    /// The files for TLS.
+    files: ClientFiles,
 }
 
 impl Address {
@@ -70,19 +73,18 @@ impl Address {
             "/".clone_into(&mut uri.vhost);
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT);
-        let authorities = query.split('&').find_map(|pair| pair.strip_prefix("cacert="));
+        let (files, _) = ClientFiles::split(query, ClientFiles::NAMES).map_err(|why| invalid(&why))?;
+        if uri.scheme == AMQPScheme::AMQP && !files.is_empty() {
+            return Err(invalid("cacert, cert and key are for amqps, which is by TLS"));
+        }
         let name = name(&uri);
-        Ok(Self { uri, name, authorities: authorities.map(PathBuf::from) })
+        Ok(Self { uri, name, files })
     }
 
-    /// The certificates to trust. Read for each connection, since certificates are replaced while programs
-    /// run.
-    pub(super) fn trust(&self) -> Result<OwnedTLSConfig, BrokerError> {
-        let Some(path) = &self.authorities else { return Ok(OwnedTLSConfig::default()) };
-        let pem = fs::read_to_string(path).map_err(|error| {
-            BrokerError::Invalid(format!("cannot read the certificates in {}: {error}", path.display()))
-        })?;
-        Ok(OwnedTLSConfig { identity: None, cert_chain: Some(pem) })
+    /// How to speak TLS. The files are read for each connection, since certificates are replaced while programs run.
+    pub(super) fn tls(&self) -> Result<Option<RustlsConnector>, BrokerError> {
+        let is_encrypted = self.uri.scheme == AMQPScheme::AMQPS;
+        is_encrypted.then(|| tls::configuration(&self.files).map(RustlsConnector::from)).transpose()
     }
 }
 
@@ -137,6 +139,8 @@ mod tests {
         for (query, expected) in [
             ("heartbeat=x", "heartbeat is a number up to 65535"),
             ("a=b&channel_max=65536", "channel_max is a"),
+            ("cacert=/a.pem", "are for amqps"),
+            ("cert=/a.pem", "need each other"),
         ] {
             let Err(error) = Address::parse(&format!("amqp://broker/?{query}")) else { panic!("{query}") };
             assert!(error.to_string().contains(expected), "{error}");

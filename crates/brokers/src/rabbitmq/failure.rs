@@ -4,19 +4,21 @@ use std::io;
 
 use lapin::{Error, ErrorKind};
 
-use crate::BrokerError;
+use crate::{BrokerError, tls};
 
 /// The meaning of an error of a call about `queue`, if it was about one.
 pub(super) fn failure(queue: Option<&str>, error: &Error) -> BrokerError {
     match error.kind() {
         ErrorKind::ProtocolError(error) => refusal(queue, error.get_id(), error.get_message().as_str()),
-        // A certificate that the client does not trust, or one of the client's that the server does not
-        // trust.
-        ErrorKind::IOError(error) if error.kind() == io::ErrorKind::InvalidData => {
-            BrokerError::Refused(error.to_string())
+        ErrorKind::IOError(error) => {
+            let message = error.to_string();
+            tls::refusal(&message).unwrap_or_else(|| match error.kind() {
+                // What the other side sends is not TLS.
+                io::ErrorKind::InvalidData => BrokerError::Refused(message),
+                _ => BrokerError::Unreachable(message),
+            })
         }
-        ErrorKind::IOError(_)
-        | ErrorKind::RuntimeShutdownError(_)
+        ErrorKind::RuntimeShutdownError(_)
         | ErrorKind::MissingHeartbeatError
         | ErrorKind::InvalidChannel(_)
         | ErrorKind::InvalidChannelState(..)

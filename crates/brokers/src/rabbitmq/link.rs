@@ -14,10 +14,7 @@ use std::{
 };
 
 use lapin::{
-    Channel, Connection, ConnectionProperties,
-    tcp::AsyncTcpStream,
-    types::LongString,
-    uri::{AMQPScheme, AMQPUri},
+    Channel, Connection, ConnectionProperties, tcp::AsyncTcpStream, types::LongString, uri::AMQPUri,
 };
 use tokio::{
     runtime::Handle,
@@ -126,7 +123,7 @@ pub(super) struct Line {
 
 impl Line {
     async fn connect(address: &Address, purpose: &str) -> Result<Self, BrokerError> {
-        let trust = address.trust()?;
+        let tls = address.tls()?;
         let socket = Socket::default();
         let held = socket.clone();
         let runtime = lapin::runtime::default_runtime().map_err(|error| failure(None, &error))?;
@@ -140,9 +137,9 @@ impl Line {
                 plain.set_nodelay(true)?;
                 held.hold(TcpStream::from(plain.as_fd().try_clone_to_owned()?));
             }
-            match uri.scheme {
-                AMQPScheme::AMQP => Ok(stream),
-                AMQPScheme::AMQPS => Ok(stream.into_tls(&uri.authority.host, trust.as_ref()).await?),
+            match &tls {
+                None => Ok(stream),
+                Some(tls) => Ok(stream.into_rustls(tls, &uri.authority.host).await?),
             }
         };
         let name: LongString = format!("windlass {purpose}").into();

@@ -63,8 +63,9 @@ pub struct RabbitMq {
 
 impl RabbitMq {
     /// Makes a client of the broker at `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://…` for TLS.
-    /// Parameters after a `?`: `heartbeat`, in seconds, and `cacert`, a file with certificates to trust in
-    /// addition to the system's. Does not connect yet.
+    /// Parameters after a `?`: `heartbeat`, in seconds; `cacert`, a file with certificates of authorities to trust
+    /// in place of the system's; `cert` and `key`, files with the certificate of this client and its private key.
+    /// Does not connect yet.
     ///
     /// Its methods must be called within a Tokio runtime.
     ///

@@ -1,17 +1,15 @@
 //! `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, and `rediss://` for TLS.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
-use redis::{Client, ConnectionAddr, IntoConnectionInfo as _, TlsCertificates};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, TlsCertificates};
 use rustls::crypto::{CryptoProvider, ring};
+use windlass_tls::ClientFiles;
 
-use crate::{BrokerError, percent};
+use crate::{BrokerError, percent, tls};
 
-/// Parameter with a file of root certificates, in place of the system's.
-const ROOTS: &str = "cacert=";
-
-const FORM: &str = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS, with ?cacert=FILE where \
-                    the system does not know its certificate";
+const FORM: &str = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS, perhaps with \
+                    ?cacert=FILE&cert=FILE&key=FILE behind";
 
 /// Makes the client of a server, and its name for log messages.
 pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
@@ -19,19 +17,11 @@ pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
     if !["redis", "rediss"].contains(&scheme) {
         return Err(invalid("its scheme is neither redis nor rediss"));
     }
-    let (plain, roots) = match url.split_once('?') {
-        Some((plain, parameters)) => match parameters.strip_prefix(ROOTS) {
-            Some(roots) => (plain, Some(roots)),
-            None => (url, None),
-        },
-        None => (url, None),
-    };
-    check(&plain[scheme.len() + "://".len()..])?;
-    if plain.contains('?') {
-        return Err(invalid("unknown parameter after the ?: only cacert=FILE is supported"));
-    }
-    if scheme == "redis" && roots.is_some() {
-        return Err(invalid("cacert is for rediss, which is by TLS"));
+    check(&url[scheme.len() + "://".len()..])?;
+    let (plain, query) = url.split_once('?').unwrap_or((url, ""));
+    let files = ClientFiles::of_query(query).map_err(|why| invalid(&why))?;
+    if scheme == "redis" && !files.is_empty() {
+        return Err(invalid("cacert, cert and key are for rediss, which is by TLS"));
     }
     let not_understood = |_| invalid("it is not understood");
     let information = plain.into_connection_info().map_err(not_understood)?;
@@ -50,13 +40,24 @@ pub(super) fn read(url: &str) -> Result<(Client, String), BrokerError> {
         // Fails if another thread was faster: then a provider is installed.
         let _ = ring::default_provider().install_default();
     }
-    let wrong = |path: &str, error: &dyn std::fmt::Display| {
-        BrokerError::Invalid(format!("cannot read root certificates from {path}: {error}"))
-    };
-    let root_cert = roots.map(|path| fs::read(path).map_err(|error| wrong(path, &error))).transpose()?;
-    let client = Client::build_with_tls(information, TlsCertificates { client_tls: None, root_cert })
-        .map_err(|error| wrong(roots.unwrap_or("the system"), &error))?;
+    let client = Client::build_with_tls(information, certificates(&files)?)
+        .map_err(|error| BrokerError::Invalid(format!("cannot set up TLS: {error}")))?;
     Ok((client, name))
+}
+
+/// What is in the files, after a check: the library would not say which of them is wrong.
+fn certificates(files: &ClientFiles) -> Result<TlsCertificates, BrokerError> {
+    tls::configuration(files)?;
+    let read = |path: &PathBuf| {
+        fs::read(path)
+            .map_err(|error| BrokerError::Invalid(format!("cannot read {}: {error}", path.display())))
+    };
+    let client_tls = files.identity.as_ref().map(|identity| {
+        let (client_cert, client_key) = (read(&identity.certificate)?, read(&identity.key)?);
+        Ok(ClientTlsConfig { client_cert, client_key })
+    });
+    let root_cert = files.authorities.as_ref().map(read).transpose()?;
+    Ok(TlsCertificates { client_tls: client_tls.transpose()?, root_cert })
 }
 
 /// Refuses an invalid URL, and names the invalid part if possible.
@@ -126,7 +127,8 @@ mod tests {
             ("redis://me:s3?cret@host", "write / ? #"),
             ("redis://me:s3cret@a b", "it is not understood"),
             ("redis://h?x=s3cret", "after the ?"),
-            ("redis://h/1?cacert=s3cret", "cacert is for rediss"),
+            ("rediss://h?cert=/s3cret", "need each other"),
+            ("redis://h/1?cacert=s3cret", "are for rediss"),
         ] {
             let error = read(url).unwrap_err().to_string();
             assert!(error.contains("redis://[USER:PASSWORD@]HOST") && error.contains(why), "{url}: {error}");

@@ -2,15 +2,15 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::BrokerError;
+use crate::{BrokerError, tls};
 
 /// The meaning of an error of a call about this queue.
 pub(super) fn explain(error: &RedisError, queue: &str) -> BrokerError {
     let text = error.to_string();
     match error.kind() {
         // The TLS library reports this only in its text, among other errors of the connection.
-        ErrorKind::Io if text.contains("certificate") => return BrokerError::Refused(text),
-        ErrorKind::Io | ErrorKind::Parse => return BrokerError::Unreachable(text),
+        ErrorKind::Io => return tls::refusal(&text).unwrap_or(BrokerError::Unreachable(text)),
+        ErrorKind::Parse => return BrokerError::Unreachable(text),
         ErrorKind::AuthenticationFailed => return BrokerError::Refused(text),
         ErrorKind::InvalidClientConfig => return BrokerError::Invalid(text),
         _ => {}

@@ -75,11 +75,12 @@ enum Kind {
 
 impl Redis {
     /// Makes a client of a server by its URL: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or
-    /// `rediss://` for TLS, with `?cacert=FILE` if the system does not trust the server's certificate. Does
-    /// not connect yet.
+    /// `rediss://` for TLS. Parameters after a `?`: `cacert`, a file with certificates of authorities to trust in
+    /// place of the system's; `cert` and `key`, files with the certificate of this client and its private key.
+    /// Does not connect yet.
     ///
     /// # Errors
-    /// When the URL is invalid, or the file cannot be read.
+    /// When the URL is invalid, or a file cannot be used.
     pub fn open(url: &str) -> Result<Self, BrokerError> {
         let (client, name) = address::read(url)?;
         Ok(Self { name, link: Arc::new(Link::new(client)) })

@@ -75,7 +75,7 @@ impl Client {
         let server = parse_server(server)?;
         let config = match server.scheme() {
             "https" => windlass_tls::client_config(files),
-            _ => windlass_tls::config_without_roots(),
+            _ => windlass_tls::config_without_roots(None),
         };
         let config = config.map_err(|error| Error::Invalid(error.to_string()))?;
         let http = reqwest::Client::builder()

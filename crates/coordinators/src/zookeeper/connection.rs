@@ -8,14 +8,15 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    io::{
+        self as tokio_io, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf, WriteHalf,
     },
+    net::TcpStream,
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
+use windlass_tls::ClientConfig;
 
 use super::wire::{Reader, Writer};
 
@@ -27,6 +28,11 @@ const EVENT: i32 = -1;
 
 /// The password of a session.
 pub(super) const PASSWORD_BYTES: usize = 16;
+
+/// The bytes from and to a server, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// What a server grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,12 +77,12 @@ impl Connection {
     /// Connects, and opens a session or goes on with one.
     pub(super) async fn open(
         host: &str,
+        tls: Option<&Arc<ClientConfig>>,
         session: Option<&(i64, Vec<u8>)>,
         timeout: Duration,
         zxid: i64,
     ) -> io::Result<(Self, Granted)> {
-        let mut stream = TcpStream::connect(host).await?;
-        stream.set_nodelay(true)?;
+        let mut stream = connect(host, tls).await?;
         let none = (0, vec![0; PASSWORD_BYTES]);
         let (id, password) = session.unwrap_or(&none);
         let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
@@ -84,7 +90,7 @@ impl Connection {
         stream.write_all(&frame(request.bytes())).await?;
         let answer = read_frame(&mut stream).await?;
         let granted = read_granted(&answer).ok_or_else(|| strange("its greeting"))?;
-        let (reading, writing) = stream.into_split();
+        let (reading, writing) = tokio_io::split(stream);
         let (outbox, frames) = mpsc::unbounded_channel();
         let state = Mutex::new(State { zxid, ..State::default() });
         let shared = Arc::new(Shared { state, events: watch::Sender::new(0) });
@@ -159,7 +165,7 @@ impl Shared {
         self.events.send_modify(|count| *count += 1);
     }
 
-    async fn read(self: Arc<Self>, mut stream: OwnedReadHalf) {
+    async fn read(self: Arc<Self>, mut stream: ReadHalf<Box<dyn Stream>>) {
         loop {
             match read_frame(&mut stream).await {
                 Ok(frame) if self.deliver(&frame).is_some() => {}
@@ -171,7 +177,7 @@ impl Shared {
 
     async fn write(
         self: Arc<Self>,
-        mut stream: OwnedWriteHalf,
+        mut stream: WriteHalf<Box<dyn Stream>>,
         mut frames: mpsc::UnboundedReceiver<Vec<u8>>,
     ) {
         while let Some(frame) = frames.recv().await {
@@ -197,6 +203,17 @@ impl Shared {
         }
         Some(())
     }
+}
+
+/// Connects to `HOST:PORT`.
+async fn connect(host: &str, tls: Option<&Arc<ClientConfig>>) -> io::Result<Box<dyn Stream>> {
+    let stream = TcpStream::connect(host).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = tls else { return Ok(Box::new(stream)) };
+    let name = host.rsplit_once(':').map_or(host, |(name, _port)| name).trim_matches(['[', ']']);
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await?;
+    Ok(Box::new(stream))
 }
 
 fn read_granted(answer: &[u8]) -> Option<Granted> {

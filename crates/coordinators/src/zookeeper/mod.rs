@@ -53,16 +53,19 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Makes the coordinator of `zookeeper://[USER:PASSWORD@]HOST[:PORT][,…][/PREFIX]`. With a user it logs in
-    /// with the scheme `digest`, and only this user may change the nodes that it creates. Does not connect yet.
+    /// Makes the coordinator of `zookeeper://[USER:PASSWORD@]HOST[:PORT][,…][/PREFIX]`, or of `zookeepers://…` for TLS, perhaps
+    /// with `?cacert=FILE&cert=FILE&key=FILE` behind. With a user it logs in with the scheme `digest`, and only this user may
+    /// change the nodes that it creates. Does not connect yet.
     ///
     /// # Errors
-    /// When the URL is invalid.
+    /// When the URL is invalid, or a file cannot be used.
     pub fn new(url: &str) -> Result<Self, CoordinatorError> {
-        let address = Address::read(url, "zookeeper", PORT)?;
+        let address = Address::read_with_tls(url, "zookeeper", PORT)?;
         let password = || address.password.clone().unwrap_or_default();
         let login = address.user.as_ref().map(|user| format!("{user}:{}", password()));
-        let target = Arc::new(Target { hosts: address.hosts.clone(), login });
+        let tls = address.tls.as_ref().map(windlass_tls::client_config).transpose();
+        let tls = tls.map_err(|error| CoordinatorError::Invalid(error.to_string()))?;
+        let target = Arc::new(Target { hosts: address.hosts.clone(), tls, login });
         Ok(Self { target, address, observer: Mutex::default() })
     }
 

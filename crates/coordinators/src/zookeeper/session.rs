@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::{sync::Mutex, time::timeout};
+use windlass_tls::ClientConfig;
 
 use super::{
     connection::{Connection, Granted, Reply},
@@ -21,6 +22,8 @@ const LOGIN: i32 = -4;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) hosts: Vec<String>,
+    /// How to speak TLS, if connections are encrypted.
+    pub(super) tls: Option<Arc<ClientConfig>>,
     /// `USER:PASSWORD`.
     pub(super) login: Option<String>,
 }
@@ -174,7 +177,8 @@ async fn connect(
     for offset in 0..target.hosts.len() {
         let host = (first + offset) % target.hosts.len();
         let opening = async {
-            let (connection, granted) = Connection::open(&target.hosts[host], session, wanted, zxid).await?;
+            let (name, tls) = (&target.hosts[host], target.tls.as_ref());
+            let (connection, granted) = Connection::open(name, tls, session, wanted, zxid).await?;
             if let Some(login) = &target.login {
                 let body = Writer::default().int(0).string("digest").string(login).bytes();
                 let reply = connection.request_as(Some(LOGIN), op::AUTH, &body).await?;

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use tokio::time::timeout;
 use windlass_coordinators::{Campaign, connect};
-use windlass_testkit::{Consul, Etcd, certificate, free_port};
+use windlass_testkit::{Consul, Etcd, ZooKeeper, certificate, free_port};
 
 use crate::servers::LEASE;
 
@@ -77,4 +77,28 @@ async fn consul_asks_for_certificates_of_clients() {
     let ports = format!("ports {{ https = {port} }}");
     let Some(_server) = Consul::start_with(&[&tls, &ports]).unwrap() else { return };
     conforms("consul", port, folder.path()).await;
+}
+
+#[tokio::test]
+async fn zookeeper_asks_for_certificates_of_clients() {
+    let (folder, port) = (certificates(), free_port().unwrap());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
+    // Java wants both in one file.
+    std::fs::write(file("keys.pem"), read("server.key") + &read("server.pem")).unwrap();
+    let settings = [
+        format!("secureClientPort={port}"),
+        "secureClientPortAddress=127.0.0.1".to_owned(),
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned(),
+        "ssl.keyStore.type=PEM".to_owned(),
+        format!("ssl.keyStore.location={}", file("keys.pem")),
+        "ssl.trustStore.type=PEM".to_owned(),
+        format!("ssl.trustStore.location={}", file("authority.pem")),
+        // It would look up the names of clients.
+        "ssl.clientHostnameVerification=false".to_owned(),
+        "ssl.hostnameVerification=false".to_owned(),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let Some(_server) = ZooKeeper::start_with(&settings).unwrap() else { return };
+    conforms("zookeeper", port, folder.path()).await;
 }

@@ -1,5 +1,5 @@
-//! Keys take turns in their queue: while attempts of one key wait, no other key has more than two turns
-//! before it.
+//! Keys take turns in their queue: while an attempt of one key waits, no other key has more than two turns
+//! before it. An attempt that gives up waiting takes its wait with it: the next attempt of the same step is a new one.
 //!
 //! Two, because a new key is inserted behind the key that had the last turn: another key may not have had
 //! that turn yet, and may come earlier in the next round. This is only checked where the order of hand-outs
@@ -22,14 +22,14 @@ use crate::{
 };
 
 /// The most turns of another key before one of a waiting key.
-const TURNS_MAX: u32 = 2;
+const TURNS_MAX: usize = 2;
 
 pub(super) struct Turns {
     applies: bool,
     /// Attempts in their queues, with the times since which they wait.
     waiting: BTreeMap<(TaskId, ActKey), Place>,
-    /// How many turns other keys had since a waiting key had its last one.
-    passed: BTreeMap<Lane, BTreeMap<Option<Box<str>>, u32>>,
+    /// The turns that other keys had since a waiting key had its last one: when, and which key.
+    passed: BTreeMap<Lane, Vec<(u64, Option<Box<str>>)>>,
     /// Attempts given to a worker: they may be put back without a visible event.
     given: BTreeSet<(TaskId, ActKey, u32)>,
     /// The last claim that was given. A missing claim was put back after its key had its turn, or is in
@@ -102,12 +102,19 @@ impl Turns {
         let others = self.waiting.values().filter(|place| {
             place.module == given.module && place.key != given.key && place.since < world.now()
         });
-        let lanes: BTreeSet<Lane> = others.filter_map(Place::lane).collect();
-        for lane in lanes {
+        let mut lanes: BTreeMap<Lane, u64> = BTreeMap::new();
+        for place in others {
+            let Some(lane) = place.lane() else { continue };
+            let since = lanes.entry(lane).or_insert(place.since);
+            *since = place.since.min(*since);
+        }
+        for (lane, since) in lanes {
             world.count("turn: another key's while one waits");
-            let passed = self.passed.entry(lane.clone()).or_default().entry(given.key.clone()).or_default();
-            *passed += 1;
-            if *passed > TURNS_MAX {
+            let turns = self.passed.entry(lane.clone()).or_default();
+            turns.retain(|(at, _)| *at > since);
+            turns.push((world.now(), given.key.clone()));
+            let passed = turns.iter().filter(|(_, key)| *key == given.key).count();
+            if passed > TURNS_MAX {
                 let message = format!(
                     "attempts of the key {} wait in the queue {} while {:?} has {passed} turns, the last with task {task}",
                     lane.1, lane.0, given.key

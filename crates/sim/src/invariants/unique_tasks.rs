@@ -43,6 +43,11 @@ impl Invariant for UniqueTasks {
             Seen::Moved(tasks) => {
                 let without_key = tasks.iter().filter(|task| task.input.unique.is_none());
                 self.without_key.extend(without_key.map(|task| task.id));
+                // Of several that run at once, because somebody overrode the key, the last one of the export counts.
+                let keys = tasks.iter().filter(|task| task.flow.unique.is_some());
+                self.newest = keys
+                    .filter_map(|task| Some(((task.flow.name.clone(), task.input.unique.clone()?), task.id)))
+                    .collect();
                 self.moved_at = Some(wall(world));
                 Ok(())
             }

@@ -4,6 +4,7 @@ use std::{collections::HashMap, str::FromStr, time::Duration};
 
 use mysql_async::{Conn, DriverError, Error, IoError, Opts, OptsBuilder, prelude::Queryable as _};
 use tokio::time::timeout;
+use windlass_tls::UrlError;
 
 use super::{
     connection::{Connection, Database},
@@ -33,19 +34,14 @@ pub struct MySqlOptions {
 impl FromStr for MySqlOptions {
     type Err = OpenError;
 
-    /// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With `?require_ssl=true` the
-    /// connection is by TLS and the server must show who it is; `&verify_identity=false` and `&verify_ca=false` ask for
-    /// less.
+    /// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With `?require_ssl=true` or the file
+    /// of an authority, `?cacert=FILE`, the connection is by TLS and the server must show who it is;
+    /// `&verify_identity=false` and `&verify_ca=false` ask for less. `&cert=FILE&key=FILE` is what the client shows.
     fn from_str(url: &str) -> Result<Self, OpenError> {
-        let url = match url.strip_prefix("mariadb://") {
-            Some(rest) => format!("mysql://{rest}"),
-            None => url.to_owned(),
-        };
-        // The error says what is wrong and has nothing of user and password in it.
-        let options = Opts::from_url(&url).map_err(|error| wrong_url(error.to_string()))?;
-        if options.db_name().is_none_or(str::is_empty) {
-            return Err(wrong_url("it names no database: end it with /DATABASE".to_owned()));
-        }
+        let options = windlass_tls::mysql_options(url).map_err(|error| match error {
+            UrlError::Invalid(why) => wrong_url(why),
+            UrlError::Tls(error) => OpenError::Tls(error.to_string()),
+        })?;
         let options = OptsBuilder::from_opts(options)
             // A socket would be another way to the server than the URL says.
             .prefer_socket(false)
@@ -96,11 +92,12 @@ fn refused(options: &MySqlOptions, error: &Error) -> OpenError {
             OpenError::Refused { product, place, message: error.message.clone(), advice }
         }
         Error::Driver(error @ DriverError::NoClientSslFlagFromServer) => {
-            let advice = "give the server a certificate, or leave require_ssl out";
+            let advice = "give the server a certificate, or leave require_ssl and cacert out of the URL";
             OpenError::Refused { product, place, message: error.to_string(), advice }
         }
-        Error::Io(IoError::Tls(error)) => {
-            let advice = "look at the server's certificate, and at require_ssl and verify_ca in the URL";
+        // The library hides some refusals in errors of the connection.
+        error if matches!(error, Error::Io(IoError::Tls(_))) || windlass_tls::refused(error).is_some() => {
+            let advice = "look at the server's certificate, and at cacert, cert and key in the URL";
             OpenError::Refused { product, place, message: error.to_string(), advice }
         }
         other => OpenError::Unreachable { product, place, message: other.to_string() },

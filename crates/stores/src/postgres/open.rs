@@ -1,7 +1,6 @@
 //! Opening: from a URL to a database that is checked and has today's schema.
 
 use std::{
-    path::PathBuf,
     str::FromStr,
     sync::{
         Arc,
@@ -16,6 +15,7 @@ use tokio_postgres::{
     config::{Host, SslMode},
     error::SqlState,
 };
+use windlass_tls::{ClientFiles, Names};
 
 use super::{
     connection::{Connection, Database, SETTINGS, SNAPSHOT},
@@ -35,6 +35,9 @@ use crate::{
 /// What to do about a server that takes no writes.
 const PRIMARY: &str = "give the address of the primary server";
 
+/// The parameters of libpq that name files.
+const FILES: Names = ["sslrootcert", "sslcert", "sslkey"];
+
 /// The name of our connections, as the database lists them.
 const APPLICATION_NAME: &str = "windlass";
 
@@ -42,7 +45,7 @@ const APPLICATION_NAME: &str = "windlass";
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
     config: Config,
-    root_certificate: Option<PathBuf>,
+    files: ClientFiles,
     verify: bool,
     /// Connections at most.
     pub connections: usize,
@@ -54,19 +57,15 @@ impl FromStr for PostgresOptions {
     type Err = OpenError;
 
     /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with the parameters that libpq knows; of those about TLS
-    /// `sslmode` and `sslrootcert`.
+    /// `sslmode`, `sslrootcert`, `sslcert` and `sslkey`.
     fn from_str(url: &str) -> Result<Self, OpenError> {
-        let (mut root_certificate, mut verify) = (None, false);
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut parameters = Vec::new();
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            match parameter.split_once('=') {
-                Some(("sslrootcert", path)) => root_certificate = Some(PathBuf::from(path)),
-                Some(("sslmode", "verify-full" | "verify-ca")) => {
-                    verify = true;
-                    parameters.push("sslmode=require");
-                }
-                _ => parameters.push(parameter),
+        let (files, mut parameters) = ClientFiles::split(query, FILES).map_err(wrong_url)?;
+        let mut verify = false;
+        for parameter in &mut parameters {
+            if ["sslmode=verify-full", "sslmode=verify-ca"].contains(parameter) {
+                verify = true;
+                *parameter = "sslmode=require";
             }
         }
         let url =
@@ -88,14 +87,8 @@ impl FromStr for PostgresOptions {
         }
         config.keepalives_idle(Duration::from_secs(10)).keepalives_interval(Duration::from_secs(5));
         config.keepalives_retries(3).tcp_user_timeout(Duration::from_secs(15));
-        verify |= root_certificate.is_some() && config.get_ssl_mode() != SslMode::Disable;
-        Ok(Self {
-            config,
-            root_certificate,
-            verify,
-            connections: CONNECTIONS_MAX,
-            statement_max: STATEMENT_MAX,
-        })
+        verify |= files.authorities.is_some() && config.get_ssl_mode() != SslMode::Disable;
+        Ok(Self { config, files, verify, connections: CONNECTIONS_MAX, statement_max: STATEMENT_MAX })
     }
 }
 
@@ -130,8 +123,7 @@ impl PostgresOptions {
     }
 
     fn tls(&self) -> Result<Tls, OpenError> {
-        let connector = tls::connector(self.verify, self.root_certificate.as_deref());
-        connector.map_err(|error| OpenError::Tls(error.to_string()))
+        tls::connector(self.verify, &self.files).map_err(|error| OpenError::Tls(error.to_string()))
     }
 }
 
@@ -150,7 +142,7 @@ fn refused(options: &PostgresOptions, error: &tokio_postgres::Error) -> OpenErro
             "give the server a certificate (ssl = on), or leave sslmode out of the URL"
         }
         None if message.contains("TLS handshake") => {
-            "look at the server's certificate, and at sslmode and sslrootcert in the URL"
+            "look at the server's certificate, and at sslmode, sslrootcert, sslcert and sslkey in the URL"
         }
         None => return OpenError::Unreachable { product, place, message },
     };

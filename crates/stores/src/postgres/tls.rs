@@ -1,20 +1,17 @@
 //! TLS to the database, as libpq has it: with `sslmode=verify-full` or a root certificate the server must show who it is,
 //! with less than that the connection is only encrypted.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
 };
-use thiserror::Error;
 use tokio_postgres::{Socket, tls::MakeTlsConnect};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use windlass_tls::{ClientFiles, TlsError};
 
 /// Makes TLS connections.
 pub(super) type Tls = MakeRustlsConnect;
@@ -22,61 +19,16 @@ pub(super) type Tls = MakeRustlsConnect;
 /// A TLS connection.
 pub(super) type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// Why TLS cannot be set up.
-#[derive(Debug, Error)]
-pub(super) enum TlsError {
-    /// The file with root certificates cannot be read.
-    #[error("cannot read root certificates from {path}: {message}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// There are none.
-    #[error(
-        "there are no root certificates to check the server's by: name a file by sslrootcert=PATH, or install the system's"
-    )]
-    NoRoots,
-    /// The library refuses.
-    #[error("cannot set up TLS: {0}")]
-    Rustls(#[from] Error),
-}
-
-/// Sets up TLS. With `verify` the server's certificate is checked, by the certificates in the file or else by those of
-/// the system.
-pub(super) fn connector(verify: bool, roots: Option<&Path>) -> Result<Tls, TlsError> {
-    let provider = Arc::new(ring::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
-    let config = if verify {
-        config.with_root_certificates(root_certificates(roots)?)
-    } else {
-        config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-    };
-    Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
-}
-
-fn root_certificates(file: Option<&Path>) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    match file {
-        Some(path) => {
-            let wrong = |message: String| TlsError::File { path: path.into(), message };
-            let certificates =
-                CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-                roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
+/// Sets up TLS. With `verify` the server's certificate is checked.
+pub(super) fn connector(verify: bool, files: &ClientFiles) -> Result<Tls, TlsError> {
+    if verify {
+        let config = windlass_tls::client_config(files)?;
+        return Ok(MakeRustlsConnect::new(ClientConfig::clone(&config)));
     }
-    if roots.is_empty() {
-        return Err(TlsError::NoRoots);
-    }
-    Ok(roots)
+    let mut config = ClientConfig::clone(&*windlass_tls::config_without_roots(files.identity.as_ref())?);
+    let any = AnyCertificate(Arc::clone(config.crypto_provider()));
+    config.dangerous().set_certificate_verifier(Arc::new(any));
+    Ok(MakeRustlsConnect::new(config))
 }
 
 /// Takes whatever certificate the server shows: the connection is encrypted, and that is all that was asked for.

@@ -25,6 +25,8 @@ struct Guarded {
     folder: TempDir,
     by_tls: u16,
     plain: u16,
+    /// By TLS, for clients with certificates.
+    mutual: u16,
 }
 
 impl Guarded {
@@ -35,9 +37,11 @@ impl Guarded {
         let keys = folder.path().join("keys.pem");
         fs::write(&keys, read("server.key") + &read("server.pem")).unwrap();
         let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (by_tls, plain) = (free_port(), free_port());
+        let (by_tls, plain, mutual) = (free_port(), free_port(), free_port());
 
-        let both = format!("SASL_SSL://localhost:{by_tls},SASL_PLAINTEXT://localhost:{plain}");
+        let both = format!(
+            "SASL_SSL://localhost:{by_tls},SASL_PLAINTEXT://localhost:{plain},SSL://localhost:{mutual}"
+        );
         let mut lines = vec![
             format!(
                 "listeners=PLAINTEXT://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{{controller}},{}",
@@ -45,11 +49,17 @@ impl Guarded {
             ),
             format!("advertised.listeners=PLAINTEXT://127.0.0.1:{{port}},{both}"),
             "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,\
-             SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+             SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL"
                 .to_owned(),
             "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512".to_owned(),
             "ssl.keystore.type=PEM".to_owned(),
             format!("ssl.keystore.location={}", keys.display()),
+            "listener.name.ssl.ssl.client.auth=required".to_owned(),
+            "listener.name.ssl.ssl.truststore.type=PEM".to_owned(),
+            format!(
+                "listener.name.ssl.ssl.truststore.location={}",
+                folder.path().join("authority.pem").display()
+            ),
         ];
         let modules = "org.apache.kafka.common.security";
         for listener in ["sasl_ssl", "sasl_plaintext"] {
@@ -64,7 +74,7 @@ impl Guarded {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let server = Server::start_with(&lines).unwrap()?;
         server.let_in("windlass", "SCRAM-SHA-512", PASSWORD).unwrap();
-        Some(Self { server, folder, by_tls, plain })
+        Some(Self { server, folder, by_tls, plain, mutual })
     }
 
     fn file(&self, name: &str) -> String {
@@ -146,9 +156,26 @@ async fn who_proves_who_he_is_comes_in() {
         "{distrusted:#?}"
     );
 
-    let broker = Kafka::new(&guarded.by_tls(&user, "").replace("authority.pem", "server.key")).unwrap();
-    let error = broker.declare(&Queue::new("closed")).await.unwrap_err();
-    assert!(matches!(error, BrokerError::Invalid(_)), "{error}");
+    let invalid = guarded.by_tls(&user, "").replace("authority.pem", "server.key");
+    let error = Kafka::new(&invalid).err().expect("it is refused").to_string();
+    assert!(error.contains("server.key"), "{error}");
+
+    // Clients with certificates.
+    let mutual = |parameters: &str| {
+        let authority = guarded.file("authority.pem");
+        format!("kafkas://localhost:{}?partitions=1&cacert={authority}{parameters}", guarded.mutual)
+    };
+    let of = |name: &str| {
+        format!("&cert={}&key={}", guarded.file(&format!("{name}.pem")), guarded.file(&format!("{name}.key")))
+    };
+    let broker = Kafka::new(&mutual(&of("client"))).unwrap();
+    let queue = Queue::new("mutual");
+    broker.publish(&queue, &messages(0..1)).await.remove(0).unwrap();
+    assert_eq!(broker.look(&queue).await.unwrap().messages, Some(1));
+    let refused = refusals([mutual(""), mutual(&of("stranger"))]).await;
+    assert!(refused.iter().all(|why| why.contains("?cert=FILE&key=FILE")), "{refused:#?}");
+    let error = Kafka::new(&mutual(&of("missing"))).err().expect("it is refused").to_string();
+    assert!(error.contains("missing.key"), "{error}");
 }
 
 /// What each of them is refused with, asked at once: each takes as long as there may be no answer.

@@ -17,6 +17,9 @@ async fn certificates_are_checked() {
         format!("listeners.ssl.1=127.0.0.1:{port}"),
         format!("ssl_options.certfile={}", file("server.pem")),
         format!("ssl_options.keyfile={}", file("server.key")),
+        format!("ssl_options.cacertfile={}", file("authority.pem")),
+        // Clients may have a certificate, and one that they have must be of this authority.
+        "ssl_options.verify=verify_peer".to_owned(),
     ];
     let settings_of_server: Vec<&str> = settings_of_server.iter().map(String::as_str).collect();
     let Some(_server) = Server::start_with(&settings_of_server).unwrap() else { return };
@@ -30,6 +33,16 @@ async fn certificates_are_checked() {
     broker.publish(&queue, &[message(1)]).await.remove(0).unwrap();
     let taken = take(&mut *broker.consume(&queue, &settings(10)).await.unwrap(), 1).await;
     assert_eq!(taken[0].message, message(1));
+
+    let with = |certificate: &str| {
+        let (certificate, key) = (file(&format!("{certificate}.pem")), file(&format!("{certificate}.key")));
+        format!("{url}?cacert={}&cert={certificate}&key={key}", file("authority.pem"))
+    };
+    RabbitMq::new(&with("client")).unwrap().declare(&queue).await.unwrap();
+    let error = RabbitMq::new(&with("stranger")).unwrap().declare(&queue).await.unwrap_err();
+    assert!(matches!(&error, BrokerError::Refused(why) if why.contains("?cert=FILE&key=FILE")), "{error}");
+    let error = RabbitMq::new(&with("missing")).unwrap().declare(&queue).await.unwrap_err();
+    assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("missing.key")), "{error}");
 
     // The name must be the one that the certificate is for.
     let elsewhere = url.replace("localhost", "127.0.0.1");

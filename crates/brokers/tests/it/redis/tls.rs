@@ -39,3 +39,37 @@ async fn certificates_are_checked() {
     let error = broker.declare(&queue).await.unwrap_err();
     assert!(matches!(&error, BrokerError::Refused(why) if why.contains("certificate")), "{error}");
 }
+
+/// Where the server asks for certificates, a client without one is refused, as is one whose certificate has another authority.
+#[tokio::test]
+async fn a_client_shows_its_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    certificate::make(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    certificate::readable(folder.path(), &folder.path().join("server.pem"));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let settings_of_server = [
+        format!("tls-port={port}"),
+        format!("tls-cert-file={}", file("server.pem")),
+        format!("tls-key-file={}", file("server.key")),
+        format!("tls-ca-cert-file={}", file("authority.pem")),
+    ];
+    let settings_of_server: Vec<&str> = settings_of_server.iter().map(String::as_str).collect();
+    let Some(_server) = Server::start_with(&settings_of_server).unwrap() else { return };
+
+    let url = format!("rediss://localhost:{port}?cacert={}", file("authority.pem"));
+    let queue = Queue::new("tls");
+    let error = Redis::open(&url).unwrap().declare(&queue).await.unwrap_err();
+    assert!(matches!(&error, BrokerError::Refused(why) if why.contains("?cert=FILE&key=FILE")), "{error}");
+    let with = |certificate: &str, key: &str| format!("{url}&cert={}&key={}", file(certificate), file(key));
+    Redis::open(&with("client.pem", "client.key")).unwrap().declare(&queue).await.unwrap();
+    let foreign = Redis::open(&with("stranger.pem", "stranger.key")).unwrap();
+    let error = foreign.declare(&queue).await.unwrap_err();
+    assert!(matches!(&error, BrokerError::Refused(why) if why.contains("does not trust")), "{error}");
+    for (certificate, key, named) in
+        [("missing.pem", "client.key", "missing.pem"), ("client.pem", "server.key", "server.key")]
+    {
+        let error = Redis::open(&with(certificate, key)).err().expect("it is refused").to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}

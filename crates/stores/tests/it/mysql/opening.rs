@@ -1,7 +1,7 @@
 //! What cannot be opened says why, and never a password.
 
 use windlass_stores::OpenError;
-use windlass_testkit::{MariaDb, MariaDbProduct, Product as _, SqlProduct as _};
+use windlass_testkit::{MariaDb, MariaDbProduct, Product as _, SqlProduct as _, certificate};
 
 use super::{database, open};
 
@@ -90,4 +90,44 @@ fn a_database_of_version_1_goes_on() {
     let store = open(&database.url()).unwrap();
     assert_eq!(database.ask("select schema_version from windlass_meta").unwrap(), "6");
     crate::outgrown::goes_on(&*store);
+}
+
+/// Over TLS a server shows who it is, and asks for the certificate of the client.
+#[test]
+fn certificates_of_servers_and_clients_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    certificate::make(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["server.pem", "authority.pem"] {
+        certificate::readable(folder.path(), &folder.path().join(name));
+    }
+    let settings = [
+        format!("ssl-cert={}", file("server.pem")),
+        format!("ssl-key={}", file("server.key")),
+        format!("ssl-ca={}", file("authority.pem")),
+    ];
+    let mut settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    settings.extend(MariaDbProduct::QUICK);
+    let Some(server) = MariaDb::start_with(&settings).unwrap() else { return };
+    let database = server.database().unwrap();
+    database.ask("create user client@'127.0.0.1' require subject '/CN=client'").unwrap();
+    database.ask(&format!("grant all on {}.* to client@'127.0.0.1'", database.name())).unwrap();
+
+    let url = url_of(&database.url(), "client@").replace("127.0.0.1", "localhost");
+    let with = |name: &str| {
+        let (certificate, key) = (file(&format!("{name}.pem")), file(&format!("{name}.key")));
+        format!("{url}?cacert={}&cert={certificate}&key={key}", file("authority.pem"))
+    };
+    open(&with("client")).unwrap();
+    for (url, part) in [
+        (format!("{url}?require_ssl=true"), "UnknownIssuer"),
+        (with("client").replace("@localhost", "@127.0.0.1"), "not valid for name"),
+        (format!("{url}?cacert={}", file("authority.pem")), "look at the user"),
+        (with("stranger"), "cert and key in the URL"),
+        (with("missing"), "missing.key"),
+        (url.clone(), "look at the user"),
+    ] {
+        let refusal = refusal(&url);
+        assert!(refusal.contains(part), "{url}: {refusal}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use windlass_store::{Store as _, StoreError};
 use windlass_stores::OpenError;
-use windlass_testkit::{Postgres, PostgresProduct, Product as _, SqlProduct as _};
+use windlass_testkit::{Postgres, PostgresProduct, Product as _, SqlProduct as _, certificate};
 
 use super::{database, open};
 
@@ -138,6 +138,59 @@ fn a_server_without_tls_is_told_from_one_that_is_not_there() {
     let Some(database) = database() else { return };
     let refusal = refusal(&format!("{}?sslmode=require", database.url()));
     assert!(refusal.contains("refuses") && refusal.contains("ssl = on"), "{refusal}");
+}
+
+/// Over TLS a server shows who it is, and asks for the certificate of the client.
+#[test]
+fn certificates_of_servers_and_clients_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    certificate::make(folder.path());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    for name in ["server.pem", "authority.pem"] {
+        certificate::readable(folder.path(), &folder.path().join(name));
+    }
+    // The server takes no key that others can read.
+    certificate::private(&folder.path().join("server.key"), PostgresProduct::USER);
+    let settings = [
+        "ssl=on".to_owned(),
+        format!("ssl_cert_file={}", file("server.pem")),
+        format!("ssl_key_file={}", file("server.key")),
+        format!("ssl_ca_file={}", file("authority.pem")),
+    ];
+    let mut settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    settings.extend(PostgresProduct::QUICK);
+    let Some(server) = Postgres::start_with(&settings).unwrap() else { return };
+    let database = server.database().unwrap();
+    database.ask("create role client login superuser").unwrap();
+    std::fs::write(
+        server.directory().join("data/pg_hba.conf"),
+        "host all postgres 127.0.0.1/32 trust\nhostssl all client 127.0.0.1/32 cert\n",
+    )
+    .unwrap();
+    database.ask("select pg_reload_conf()").unwrap();
+
+    let url = database.url().replace("postgres@127.0.0.1", "client@localhost");
+    let url = |parameters: &str| format!("{url}?sslmode=verify-full{parameters}");
+    let authority = format!("&sslrootcert={}", file("authority.pem"));
+    let with = |name: &str| {
+        format!(
+            "{authority}&sslcert={}&sslkey={}",
+            file(&format!("{name}.pem")),
+            file(&format!("{name}.key"))
+        )
+    };
+    open(&url(&with("client"))).unwrap();
+    for (url, part) in [
+        (url(&with("client").replace(&authority, "")), "UnknownIssuer"),
+        (url(&with("client")).replace("@localhost", "@127.0.0.1"), "certificate"),
+        (url(&authority), "certificate"),
+        (url(&with("stranger")), "UnknownCA"),
+        (url(&with("missing")), "missing.key"),
+        (url(&format!("{authority}&sslcert=/secret")), "sslcert and sslkey need each other"),
+    ] {
+        let refusal = refusal(&url);
+        assert!(refusal.contains(part), "{url}: {refusal}");
+    }
 }
 
 #[cfg(feature = "sqlite")]
