@@ -65,7 +65,8 @@ pub(crate) fn accept(id: TaskId, flow: Arc<Flow>, input: Input) -> TaskChange {
 pub(crate) fn decide(loaded: &Loaded, command: &Command, now: Timestamp) -> Result<TaskChange, Rejection> {
     let transition = apply(&loaded.task, command, &loaded.context(now))?;
     let offered = loaded.offered().map(|claim| (claim.key, claim.number)).collect();
-    Ok(TaskChange { generation: loaded.generation, offered, ..change(&loaded.task, transition) })
+    let handed_out = loaded.handed_out.iter().copied().collect();
+    Ok(TaskChange { generation: loaded.generation, offered, handed_out, ..change(&loaded.task, transition) })
 }
 
 fn change(before: &Task, transition: Transition) -> TaskChange {
@@ -85,6 +86,7 @@ fn change(before: &Task, transition: Transition) -> TaskChange {
         lost: Vec::new(),
         reported: Vec::new(),
         offered: Vec::new(),
+        handed_out: Vec::new(),
         announces: false,
         fence: None,
         events,

@@ -102,6 +102,7 @@ impl Story {
             lost: Vec::new(),
             reported: Vec::new(),
             offered: Vec::new(),
+            handed_out: Vec::new(),
             announces: true,
             fence: None,
         })))

@@ -15,6 +15,7 @@ topic![
     a_report_of_what_was_taken_is_no_conflict,
     a_claim_stays_with_its_attempt_when_the_wait_is_replaced,
     a_report_by_whoever_had_it_before_is_a_conflict,
+    a_cancel_does_not_withdraw_what_was_given_back_meanwhile,
 ];
 
 async fn a_pause_does_not_park_what_was_taken_meanwhile(mut world: World) {
@@ -44,6 +45,19 @@ async fn a_cancel_does_not_withdraw_what_was_taken_meanwhile(mut world: World) {
     assert!(!cancelled.is_ended(), "it waits for the worker");
     let task = world.succeed(&claimed, None).await;
     assert_eq!(task.state.steps[0].undo.state, ActState::Ready);
+}
+
+/// Whoever gave it back may have begun it.
+async fn a_cancel_does_not_withdraw_what_was_given_back_meanwhile(mut world: World) {
+    let flow = world.add_flow(line("flow", 2)).await;
+    let id = world.submit(&flow).await;
+    let cancel = world.decide(id, &Command::Cancel { by: None }).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    world.release(session, claimed.id).await;
+    assert_eq!(world.commit_one(cancel).await, Outcome::Conflict);
+    let cancelled = world.apply(id, Command::Cancel { by: None }).await;
+    assert_eq!(cancelled.state.steps[0].undo.state, ActState::Ready, "it is rolled back");
 }
 
 /// Loses the first attempt with its worker: the deadline of the next attempt runs.

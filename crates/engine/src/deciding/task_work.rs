@@ -253,12 +253,14 @@ impl TaskWork {
             lost: Vec::new(),
             reported: Vec::new(),
             offered: Vec::new(),
+            handed_out: Vec::new(),
             announces: false,
             fence: before.task.queue_fence().map(|(name, fence)| (name.clone(), fence)),
         };
         let acts: BTreeSet<ActKey> = events.iter().filter_map(|event| event.kind.act()).collect();
         let offered = before.offered().filter(|claim| acts.contains(&claim.key));
         let offered: Vec<(ActKey, u64)> = offered.map(|claim| (claim.key, claim.number)).collect();
+        let handed_out: Vec<ActKey> = before.handed_out.intersection(&acts).copied().collect();
         let journal = device_log::of_events(&before.task, &task, &events);
         let loaded = goes_on(before, task, &acts);
         self.loaded = Some(loaded.clone());
@@ -274,6 +276,7 @@ impl TaskWork {
         };
         step.take(loaded, events, effects);
         step.change.offered.extend(offered);
+        step.change.handed_out.extend(handed_out);
         step.change.journal.extend(journal);
         step.pending.push(Pending { place, reply: None });
         self.steps.push_mut(step)

@@ -46,6 +46,8 @@ pub(super) struct Limits {
     given: BTreeMap<AttemptId, Given>,
     /// Attempts given before that.
     given_before: BTreeSet<AttemptId>,
+    /// Those of them that were given by a store from which another one was filled.
+    given_by_old_store: BTreeSet<AttemptId>,
     /// Attempts that workers declined.
     declined: BTreeSet<AttemptId>,
     runs: BTreeMap<u64, Run>,
@@ -89,6 +91,7 @@ impl Limits {
             counts_starts: !(slow || config.shared && (failing || set_ahead)),
             given: BTreeMap::new(),
             given_before: BTreeSet::new(),
+            given_by_old_store: BTreeSet::new(),
             declined: BTreeSet::new(),
             runs: BTreeMap::new(),
             starts: BTreeMap::new(),
@@ -227,8 +230,12 @@ impl Invariant for Limits {
                     self.changed_at = Some(world.now());
                 }
             }
-            // The new store knows of no run: tokens of the old one are not valid there.
-            Seen::Moved(_) => self.runs.clear(),
+            // The new store knows of no run: tokens of the old one are not valid there, also where they arrive only now (world
+            // 1795880145191838).
+            Seen::Moved(_) => {
+                self.runs.clear();
+                self.given_by_old_store.extend(&self.given_before);
+            }
             Seen::Damaged(_) => self.changed_at = Some(world.now()),
             Seen::Given { id, .. } => self.give(id, truth, world)?,
             Seen::RunBegan { worker, run, id } => {
@@ -241,7 +248,7 @@ impl Invariant for Limits {
             Seen::Named { ids } => {
                 for run in self.runs.values_mut().filter(|run| ids.contains(&run.id)) {
                     // A server does not take up a parked attempt (world 1795487982526066).
-                    run.known |= truth.is_current(&run.id);
+                    run.known |= truth.is_current(&run.id) && !self.given_by_old_store.contains(&run.id);
                 }
             }
             Seen::RunEnded { run, .. } => drop(self.runs.remove(run)),

@@ -248,6 +248,7 @@ impl Import<'_> {
             lost: Vec::new(),
             reported: Vec::new(),
             offered: Vec::new(),
+            handed_out: Vec::new(),
             announces: false,
             fence: None,
         }

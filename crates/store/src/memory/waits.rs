@@ -73,6 +73,11 @@ impl Waits {
         Some(Holder { attempt: row.waiting.attempt, claim: number, session })
     }
 
+    /// The number of the current attempt of an act, if a session has it or had it.
+    pub(super) fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
+        self.handed_out.get(&task)?.get(&key).copied()
+    }
+
     /// Whether a session has an attempt of a task.
     pub(super) fn is_held(&self, task: TaskId) -> bool {
         self.claimed_of(task).next().is_some()
@@ -95,6 +100,8 @@ impl Waits {
         }
         if change.task.is_ended() {
             self.handed_out.remove(&id);
+        } else if let Some(handed_out) = self.handed_out.get_mut(&id) {
+            handed_out.retain(|key, attempt| change.task.has_current(*key, *attempt));
         }
     }
 
@@ -113,8 +120,7 @@ impl Waits {
             at: claimed.at,
         });
         let claims = claims.collect();
-        let current = |(key, attempt): (&ActKey, &u32)| task.has_current(*key, *attempt).then_some(*key);
-        let handed_out = self.handed_out.get(&task.id).into_iter().flatten().filter_map(current).collect();
+        let handed_out = self.handed_out.get(&task.id).into_iter().flatten().map(|(key, _)| *key).collect();
         Loaded { claims, handed_out, ..Loaded::untouched(task) }
     }
 

@@ -110,6 +110,8 @@ pub struct TaskChange {
     pub reported: Vec<(ActKey, u64)>,
     /// Acts that queue publishers offer under these claims, as its author knew.
     pub offered: Vec<(ActKey, u64)>,
+    /// Acts whose attempts a worker may have had, as its author knew.
+    pub handed_out: Vec<ActKey>,
     /// Its events are to be announced: they stay in the outbox until [`Change::Announced`].
     pub announces: bool,
     /// The exclusive queue that the task has, and the fencing token under which it has it. If the lock is held under
@@ -132,6 +134,17 @@ impl TaskChange {
         let is_known = session.is_publisher() && self.offered.contains(&(key, claim));
         !self.task.has_ready(key, attempt)
             && !is_known
+            && self.events.iter().all(|event| event.kind != started)
+    }
+
+    /// Whether the change ends this attempt without knowing that a session had it, and gave it back. The rules must know that
+    /// too: a worker may have begun it.
+    #[must_use]
+    pub(crate) fn forgets(&self, key: ActKey, attempt: u32) -> bool {
+        let started = EventKind::ActStarted { key, attempt };
+        !self.task.has_current(key, attempt)
+            && !self.handed_out.contains(&key)
+            && !self.offered.iter().any(|(offered, _)| *offered == key)
             && self.events.iter().all(|event| event.kind != started)
     }
 

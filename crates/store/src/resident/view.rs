@@ -119,6 +119,11 @@ impl ClaimView for View<'_> {
         Some(Holder { attempt: held.attempt, claim: held.number, session: held.session })
     }
 
+    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
+        let entry = self.scheduler.active.get(&task).filter(|entry| entry.handed_out.contains(&key))?;
+        entry.task.act(key).map(|act| act.attempt)
+    }
+
     fn is_over(&self, session: SessionId, at: Millis) -> bool {
         self.scheduler.sessions.is_over(session, at)
     }

@@ -9,7 +9,7 @@
 //! | outcome | reason |
 //! |---|---|
 //! | `KeyTaken` | its idempotency key names a task |
-//! | `Conflict` | a version, a generation, a message or an exclusive queue is not what its author knew; or it overlooks a claim |
+//! | `Conflict` | a version, a generation, a message or an exclusive queue is not what its author knew; or it overlooks a claim, or one that was given back |
 //! | `Heard` | a session that it takes for lost is not, or has the claim no more |
 //! | `Repeats` | it is a new task that is deduplicated to a task with the same unique key |
 //! | `Committed` | none of these |
@@ -64,6 +64,9 @@ pub trait RowView {
 pub trait ClaimView {
     /// The session that has the current attempt of an act.
     fn holder(&self, task: TaskId, key: ActKey) -> Option<Holder>;
+
+    /// The number of the current attempt of an act, if it is ready and a session has it, or had it and gave it back.
+    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32>;
 
     /// Whether a session was silent for longer than its lease, or is unknown.
     fn is_over(&self, session: SessionId, at: Millis) -> bool;
@@ -145,7 +148,8 @@ pub(super) fn outcome(change: &Change, rows: &impl RowView, claims: &impl ClaimV
 fn claims_fit(change: &TaskChange, claims: &impl ClaimView) -> Outcome {
     let id = change.task.id;
     let overlooks = |key| claims.holder(id, key).is_some_and(|holder| change.overlooks(key, holder));
-    if change.acts().any(overlooks) {
+    let forgets = |key| claims.handed_out(id, key).is_some_and(|attempt| change.forgets(key, attempt));
+    if change.acts().any(|key| overlooks(key) || forgets(key)) {
         return Outcome::Conflict;
     }
     let is_lost = |lost: &LostClaim| {

@@ -63,6 +63,7 @@ pub(crate) fn change(
         lost: Vec::new(),
         reported: Vec::new(),
         offered: Vec::new(),
+        handed_out: Vec::new(),
         announces: false,
         fence: None,
     })

@@ -17,7 +17,7 @@ impl FindSql for Connection {
         );
         let waits = keys.waits.iter().map(|(task, act)| (Cell::from(*task), Cell::from(*act)));
         script.for_pairs(
-            "SELECT task, act, attempt, claim, session, handed_out FROM windlass_wait FORCE INDEX (PRIMARY) WHERE",
+            "SELECT task, act, attempt, claim, session, handed_out, ready_at FROM windlass_wait FORCE INDEX (PRIMARY) WHERE",
             ("task", "act"),
             waits,
             "ORDER BY task, act FOR UPDATE",

@@ -10,7 +10,7 @@ use crate::rows::{Keys, find::FindSql, sender_bytes, to_integer};
 
 const TRANSACTION: &str = "SELECT pg_current_xact_id()::text";
 const TASKS: &str = "SELECT id, events FROM windlass_task WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE";
-const WAITS: &str = "SELECT w.task, w.act, w.attempt, w.claim, w.session, w.handed_out
+const WAITS: &str = "SELECT w.task, w.act, w.attempt, w.claim, w.session, w.handed_out, w.ready_at
     FROM unnest($1::uuid[], $2::int8[]) AS k (task, act)
     JOIN windlass_wait w ON w.task = k.task AND w.act = k.act ORDER BY w.task, w.act FOR UPDATE OF w";
 const SESSIONS: &str =

@@ -148,6 +148,7 @@ impl Story {
             lost: Vec::new(),
             reported: Vec::new(),
             offered: Vec::new(),
+            handed_out: Vec::new(),
             announces: false,
             fence: None,
         }))

@@ -102,6 +102,10 @@ impl ClaimView for Rows {
         self.waits.holder(task, key)
     }
 
+    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
+        self.waits.handed_out(task, key)
+    }
+
     fn is_over(&self, session: SessionId, at: Millis) -> bool {
         self.sessions.is_over(session, at)
     }

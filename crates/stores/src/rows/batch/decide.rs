@@ -133,7 +133,7 @@ impl Deciding {
             row.claim = row.claim.filter(|_| keeps_claim);
             let write = match waiting {
                 Some(waiting) => {
-                    row.attempt = waiting.attempt;
+                    (row.attempt, row.is_ready) = (waiting.attempt, waiting.ready.is_some());
                     WaitWrite::Put { waiting: waiting.clone(), keeps_claim }
                 }
                 None => forget(change, wakeup, row),

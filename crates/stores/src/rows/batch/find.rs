@@ -19,7 +19,7 @@ pub(crate) trait FindSql: LoadSql {
     /// | kind | columns |
     /// |---|---|
     /// | tasks | `id, events` |
-    /// | waits | `task, act, attempt, claim, session, handed_out` |
+    /// | waits | `task, act, attempt, claim, session, handed_out, ready_at` |
     /// | sessions | `id, lease_until` |
     /// | locks | `name, version, holder` |
     /// | the floor of locks | `version` |
@@ -74,6 +74,7 @@ fn wait(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
         attempt: small(row.number(2)?),
         claim: claim.map(|(number, session)| (from_integer(number), SessionId(session))),
         handed_out: row.optional_number(5)?.map(small),
+        is_ready: row.optional_number(6)?.is_some(),
     };
     found.waits.insert((row.task(0)?, row.number(1)?), wait);
     Ok(())

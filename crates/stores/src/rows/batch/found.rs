@@ -63,6 +63,8 @@ pub(crate) struct FoundWait {
     pub(crate) claim: Option<(u64, SessionId)>,
     /// The last attempt that a session got.
     pub(crate) handed_out: Option<u32>,
+    /// The attempt waits for a session, or a session has it.
+    pub(crate) is_ready: bool,
 }
 
 impl RowView for Found {
@@ -104,6 +106,11 @@ impl ClaimView for Found {
         let wait = self.waits.get(&(task, act_code(key)))?;
         let (claim, session) = wait.claim?;
         Some(Holder { attempt: wait.attempt, claim, session })
+    }
+
+    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
+        let wait = self.waits.get(&(task, act_code(key)))?;
+        wait.handed_out.filter(|last| wait.is_ready && *last == wait.attempt)
     }
 
     fn is_over(&self, session: SessionId, at: Millis) -> bool {
