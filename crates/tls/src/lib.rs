@@ -9,6 +9,7 @@ mod error;
 mod files;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "server")]
 mod server;
 
 pub use advice::{Refused, refused};
@@ -18,4 +19,5 @@ pub use files::Identity;
 #[cfg(feature = "mysql")]
 pub use mysql::{UrlError, mysql_options};
 pub use rustls::{ClientConfig, ServerConfig};
+#[cfg(feature = "server")]
 pub use server::{ServerFiles, ServerTls};

@@ -3,9 +3,11 @@
 use std::{
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
+    time::SystemTime,
 };
 
-use rustls::{ServerConfig, crypto::ring, server::WebPkiClientVerifier};
+use rustls::{ServerConfig, crypto::ring, pki_types::CertificateDer, server::WebPkiClientVerifier};
+use x509_cert::{Certificate, der::Decode as _};
 
 use crate::{Identity, TlsError, files};
 
@@ -30,7 +32,15 @@ impl ServerFiles {
             .collect()
     }
 
-    fn config(&self) -> Result<ServerConfig, TlsError> {
+    fn state(&self) -> Result<State, TlsError> {
+        // Read first: files that are replaced meanwhile are read again.
+        let contents = self.contents();
+        let (config, expires_at) = self.config()?;
+        Ok(State { config: Arc::new(config), expires_at, contents })
+    }
+
+    /// The configuration, and when the certificate expires.
+    fn config(&self) -> Result<(ServerConfig, Option<SystemTime>), TlsError> {
         let library = |error: &dyn std::fmt::Display| TlsError::Library(error.to_string());
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider.clone())
@@ -47,10 +57,11 @@ impl ServerFiles {
             }
         };
         let (chain, key) = self.identity.read()?;
+        let expires_at = chain.first().and_then(expiry);
         let mut config =
             config.with_single_cert(chain, key).map_err(|error| self.identity.refused(&error))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
+        Ok((config, expires_at))
     }
 }
 
@@ -64,6 +75,8 @@ pub struct ServerTls {
 #[derive(Debug)]
 struct State {
     config: Arc<ServerConfig>,
+    /// When the certificate expires.
+    expires_at: Option<SystemTime>,
     /// What was in the files when they were last read.
     contents: Vec<Result<Vec<u8>, String>>,
 }
@@ -74,9 +87,14 @@ impl ServerTls {
     /// # Errors
     /// When a file cannot be used, or the key belongs to another certificate.
     pub fn open(files: ServerFiles) -> Result<Self, TlsError> {
-        let contents = files.contents();
-        let config = Arc::new(files.config()?);
-        Ok(Self { files, state: RwLock::new(State { config, contents }) })
+        let state = files.state()?;
+        Ok(Self { files, state: RwLock::new(state) })
+    }
+
+    /// When the certificate of the server expires; `None` if it does not say that in a form that is understood.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).expires_at
     }
 
     /// The configuration for the next connection.
@@ -95,10 +113,15 @@ impl ServerTls {
         if self.state.read().unwrap_or_else(PoisonError::into_inner).contents == contents {
             return Ok(false);
         }
-        let config = self.files.config();
+        let read = self.files.state();
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         state.contents = contents;
-        state.config = Arc::new(config?);
+        *state = read?;
         Ok(true)
     }
+}
+
+fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    Some(certificate.tbs_certificate.validity.not_after.to_system_time())
 }

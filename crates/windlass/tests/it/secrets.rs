@@ -4,11 +4,13 @@ use std::{
     fs::{self, File},
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
+use windlass_testkit::{collector, free_port};
 
-use super::site::{PROGRAM, Site, script, store, text, until};
+use super::site::{PROGRAM, Site, script, store, text, until, until_within};
 
 /// Values with everything that is written differently in JSON and in logs.
 const PASSWORD: &str = "hunter2-\"9f3c\\é";
@@ -32,8 +34,8 @@ steps:
   - { name: make, run: db.make }
 ";
 
-/// A server and a worker whose logs, at the finest level, are files of the folder.
-fn site() -> Site {
+/// A server and a worker whose logs, at the finest level, are files of the folder; with these variables.
+fn site(variables: &[(&str, &str)]) -> Site {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let mut site = Site::open(dir, &store, &[]);
@@ -43,6 +45,7 @@ fn site() -> Site {
     let server = Command::new(PROGRAM)
         .args(["server", "--listen", site.url.strip_prefix("http://").unwrap(), "--store", &store])
         .env("WINDLASS_LOG", "trace")
+        .envs(variables.iter().copied())
         .stdout(Stdio::null())
         .stderr(log("server.log"))
         .spawn()
@@ -124,7 +127,14 @@ fn said(site: &Site, task: &str) -> String {
 
 #[test]
 fn no_value_of_a_secret_is_written_anywhere() {
-    let site = site();
+    let port = free_port().unwrap();
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let Some(mut collector) = collector().unwrap() else { return };
+    let mut site = site(&[("WINDLASS_TRACES__ENDPOINT", &endpoint)]);
+    // What the collector gets is in the searched folder too.
+    let spans = File::create(site.dir.path().join("spans")).unwrap();
+    let collector = collector.arg(format!("127.0.0.1:{port}")).stdout(Stdio::from(spans)).spawn().unwrap();
+    site.children.push(collector);
     let params = r#"{"password":"secret://db","key":"secret://tls-key","token":"secret://api-token","n":"marker-8841"}"#;
     let task = site.json(&["task", "start", "create", "--params", params, "--wait"]);
     assert_eq!(task["status"], "rolled_back", "{task}");
@@ -149,6 +159,10 @@ fn no_value_of_a_secret_is_written_anywhere() {
     {
         assert!(said.contains(present), "{present} is not in {said}");
     }
+    let spans = || fs::read_to_string(site.dir.path().join("spans")).unwrap();
+    until_within(Duration::from_secs(60), "the span of the task", || {
+        spans().contains("task create").then_some(())
+    });
     assert_eq!(files_with(site.dir.path(), &NEEDLES), [""; 0]);
     let with_marker = files_with(site.dir.path(), &["marker-8841"]);
     assert!(with_marker.iter().any(|file| file.contains("windlass.db")), "the search finds what is stored");
@@ -157,7 +171,7 @@ fn no_value_of_a_secret_is_written_anywhere() {
 
 #[test]
 fn a_plain_secret_is_refused_wherever_it_comes_from_and_not_stored() {
-    let site = site();
+    let site = site(&[]);
     let plain = r#"{"password":"hunter2"}"#;
     let task = |flow: &str, params: &str| format!(r#"{{"flow":"{flow}","params":{params}}}"#);
     let started = site.post("/v1/tasks", &task("waits", r#"{"password":"secret://db"}"#));

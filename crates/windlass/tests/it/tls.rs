@@ -184,6 +184,56 @@ fn a_replaced_certificate_is_used_and_a_bad_one_is_not() {
     until_within(PATIENCE, "the next one is used", || works("authority.pem").then_some(()));
 }
 
+/// Signs a certificate again, so that it expired yesterday.
+fn expire(folder: &Path, name: &str, authority: &str) {
+    let file = |name: &str, kind: &str| format!("{name}.{kind}");
+    let openssl = |arguments: &[&str]| {
+        let mut command = Command::new("openssl");
+        command.args(["x509", "-copy_extensions", "copy"]).args(arguments).current_dir(folder);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let (certificate, request) = (file(name, "pem"), file(name, "csr"));
+    openssl(&["-x509toreq", "-in", &certificate, "-signkey", &file(name, "key"), "-out", &request]);
+    let (issuer, key) = (file(authority, "pem"), file(authority, "key"));
+    let expired = ["-days", "-1", "-out", &certificate];
+    openssl(&[&["-req", "-in", &request, "-CA", &issuer, "-CAkey", &key][..], &expired].concat());
+}
+
+#[test]
+fn an_expired_certificate_is_refused_and_its_time_is_a_metric() {
+    let dir = folder();
+    make_authority(dir.path(), "clients");
+    make_certificate(dir.path(), "ann", "clients", "DNS:ann", "2");
+    let clients = dir.path().join("clients.pem").display().to_string();
+    let site = encrypted(dir, &[("WINDLASS_SERVER_TLS_CLIENT_CA", &clients)]);
+    let ann = [TRUSTED, ("WINDLASS_CLIENT_CERT", "ann.pem"), ("WINDLASS_CLIENT_KEY", "ann.key")];
+    let metrics = format!("{}/metrics", site.url);
+    let scrape = || {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--insecure", &metrics, "-H", &format!("Authorization: Bearer {ADMIN}")]);
+        curl.args(["--cert", &site.path("ann.pem"), "--key", &site.path("ann.key")]);
+        let answer = text(&curl.output().unwrap().stdout);
+        let lines =
+            answer.lines().filter_map(|line| line.strip_prefix("windlass_certificate_expiry_time_seconds "));
+        lines.map(|time| time.parse::<u64>().unwrap()).next()
+    };
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    assert!(scrape().is_some_and(|time| (now + 86_400..=now + 3 * 86_400).contains(&time)), "{:?}", scrape());
+
+    expire(site.dir.path(), "server", "authority");
+    hang_up(&site);
+    until_within(PATIENCE, "the metric changes", || scrape().filter(|time| *time < now));
+    refused(&site, &ann, "the server's certificate has expired: renew it");
+
+    make_certificate(site.dir.path(), "server", "authority", "IP:127.0.0.1", "2");
+    hang_up(&site);
+    let listed = || run(&site, &["flow", "list"], &ann).status.code() == Some(0);
+    until_within(PATIENCE, "the renewed certificate is used", || listed().then_some(()));
+    expire(site.dir.path(), "ann", "clients");
+    refused(&site, &ann, "or it has expired");
+}
+
 fn hang_up(site: &Site) {
     let server = site.children[0].id().to_string();
     assert!(Command::new("kill").args(["-HUP", &server]).status().unwrap().success());

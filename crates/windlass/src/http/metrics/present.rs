@@ -2,7 +2,10 @@
 //!
 //! What is the store's is reported by one server at a time, the one that keeps time, so that sums over servers count it once.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{
+    cmp::Reverse,
+    time::{Duration, SystemTime},
+};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -110,6 +113,13 @@ fn server(app: &App, registry: &mut Registry) {
     for service in RoundsOf::ALL {
         let labels = ServiceLabels { service: service.as_str() };
         failures.get_or_create(&labels).set(saturating(app.engine.rounds().failures(service)));
+    }
+    if let Some(expires_at) = app.tls.as_ref().and_then(|tls| tls.expires_at()) {
+        let since_epoch = expires_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let help = "When the certificate of this server expires, in seconds since 1970";
+        let time = Gauge::<i64>::default();
+        time.set(saturating(since_epoch.as_secs()));
+        registry.register_with_unit("certificate_expiry_time", help, Unit::Seconds, time);
     }
     registry.register("service_failures", "Failed rounds in a row of a service of this server", failures);
     let leads = Family::<ServiceLabels, Gauge>::default();
