@@ -34,7 +34,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-testkit", &[]),
     (
         "windlass-stores",
-        &["windlass-store", "windlass-core", "windlass-conformance", "windlass-engine", "windlass-testkit"],
+        &[
+            "windlass-store",
+            "windlass-core",
+            "windlass-tls",
+            "windlass-conformance",
+            "windlass-engine",
+            "windlass-testkit",
+        ],
     ),
     (
         "windlass-sim",

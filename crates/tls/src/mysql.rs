@@ -15,7 +15,7 @@ pub enum UrlError {
     Tls(#[from] TlsError),
 }
 
-/// The options that `mysql://USER:PASSWORD@HOST:PORT/DATABASE` stands for, or the same with `mariadb://`. With
+/// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With
 /// `?require_ssl=true` the connection is by TLS, and an authority that the system trusts must have issued the certificate of
 /// the server; with `?cacert=FILE` one of this file. `cert=FILE&key=FILE` is what the client shows. Files are read here.
 ///

@@ -47,7 +47,7 @@ async fn a_cancel_does_not_withdraw_what_was_taken_meanwhile(mut world: World) {
     assert_eq!(task.state.steps[0].undo.state, ActState::Ready);
 }
 
-/// Whoever gave it back may have begun it.
+/// The worker that gave it back may have begun it.
 async fn a_cancel_does_not_withdraw_what_was_given_back_meanwhile(mut world: World) {
     let flow = world.add_flow(line("flow", 2)).await;
     let id = world.submit(&flow).await;
