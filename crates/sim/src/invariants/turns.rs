@@ -28,8 +28,8 @@ pub(super) struct Turns {
     applies: bool,
     /// Attempts in their queues, with the times since which they wait.
     waiting: BTreeMap<(TaskId, ActKey), Place>,
-    /// The turns that other keys had since a waiting key had its last one: when, and which key.
-    passed: BTreeMap<Lane, Vec<(u64, Option<Box<str>>)>>,
+    /// The turns that other keys had since a waiting key had its last one.
+    passed: BTreeMap<Lane, Vec<Passed>>,
     /// Attempts given to a worker: they may be put back without a visible event.
     given: BTreeSet<(TaskId, ActKey, u32)>,
     /// The last claim that was given. A missing claim was put back after its key had its turn, or is in
@@ -39,6 +39,12 @@ pub(super) struct Turns {
 
 /// A key in its queue.
 type Lane = (Name, Box<str>);
+
+/// A turn that a waiting key let pass.
+struct Passed {
+    at: u64,
+    key: Option<Box<str>>,
+}
 
 struct Place {
     since: u64,
@@ -111,9 +117,9 @@ impl Turns {
         for (lane, since) in lanes {
             world.count("turn: another key's while one waits");
             let turns = self.passed.entry(lane.clone()).or_default();
-            turns.retain(|(at, _)| *at > since);
-            turns.push((world.now(), given.key.clone()));
-            let passed = turns.iter().filter(|(_, key)| *key == given.key).count();
+            turns.retain(|turn| turn.at > since);
+            turns.push(Passed { at: world.now(), key: given.key.clone() });
+            let passed = turns.iter().filter(|turn| turn.key == given.key).count();
             if passed > TURNS_MAX {
                 let message = format!(
                     "attempts of the key {} wait in the queue {} while {:?} has {passed} turns, the last with task {task}",
