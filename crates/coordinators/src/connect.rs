@@ -26,8 +26,9 @@ pub struct Access {
 }
 
 /// Makes the coordinator of a URL: `consul://`, `etcd://` or `zookeeper://`, each with an `s` behind the scheme for TLS, or, for a
-/// Windlass server, `http://` or `https://`, with one or more addresses (`etcd://a:2379,b:2379`). Two URLs with a blank between them, the second one of a Windlass server, are
-/// a coordinator that chooses and a server that confirms ([`Confirmed`](crate::Confirmed)). Does not connect yet.
+/// Windlass server, `http://` or `https://`, with one or more addresses (`etcd://a:2379,b:2379`). Two URLs with a blank between
+/// them, the second one of a Windlass server, are a coordinator that chooses and a server that confirms
+/// ([`Confirmed`](crate::Confirmed)). Does not connect yet.
 ///
 /// # Errors
 /// When the scheme is unknown, or its product is not in this build. The error does not contain the URL, which

@@ -15,9 +15,9 @@ pub enum UrlError {
     Tls(#[from] TlsError),
 }
 
-/// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With
-/// `?require_ssl=true` the connection is by TLS, and an authority that the system trusts must have issued the certificate of
-/// the server; with `?cacert=FILE` one of this file. `cert=FILE&key=FILE` is what the client shows. Files are read here.
+/// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With `?require_ssl=true` the connection is by
+/// TLS, and an authority that the system trusts must have issued the certificate of the server; with `?cacert=FILE` one of this
+/// file. `cert=FILE&key=FILE` is what the client shows. The files are checked here, and read with the first connection.
 ///
 /// # Errors
 /// When the URL is invalid, names no database, or a file cannot be used.
