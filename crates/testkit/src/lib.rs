@@ -65,7 +65,7 @@ pub use etcd::EtcdProduct;
 pub use haproxy::HaProxyProduct;
 pub use kafka::KafkaProduct;
 pub use mariadb::MariaDbProduct;
-pub use missing::{SKIPS_VARIABLE, note_skips};
+pub use missing::{SKIPS_VARIABLE, note_skips, skip};
 pub use mosquitto::MosquittoProduct;
 pub use postgres::PostgresProduct;
 pub use product::{Place, Product};

@@ -23,7 +23,7 @@ pub fn note_skips(path: PathBuf) {
 }
 
 /// Reports what is skipped, and how to install it. Fails if `CI` is set, because CI must not skip tests.
-pub(crate) fn skip(name: &str, how_to_get: &str) -> Result<()> {
+pub fn skip(name: &str, how_to_get: &str) -> Result<()> {
     if std::env::var_os("CI").is_some_and(|value| !value.is_empty()) {
         bail!("{name} is not installed: {how_to_get}");
     }

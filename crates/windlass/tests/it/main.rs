@@ -31,6 +31,7 @@ mod malformed;
 mod migrate;
 mod modules;
 mod monitoring;
+mod reachable;
 mod rollouts;
 mod secrets;
 mod servers;

@@ -33,12 +33,12 @@ fn make(folder: &Path, name: &str, more: &[&str]) {
 }
 
 /// An authority.
-fn make_authority(folder: &Path, name: &str) {
+pub(super) fn make_authority(folder: &Path, name: &str) {
     make(folder, name, &["-days", "2", "-addext", "basicConstraints=critical,CA:TRUE"]);
 }
 
 /// A certificate of an authority for these names.
-fn make_certificate(folder: &Path, name: &str, authority: &str, names: &str, days: &str) {
+pub(super) fn make_certificate(folder: &Path, name: &str, authority: &str, names: &str, days: &str) {
     let (certificate, key) = (format!("{authority}.pem"), format!("{authority}.key"));
     let names = format!("subjectAltName={names}");
     make(folder, name, &["-days", days, "-CA", &certificate, "-CAkey", &key, "-addext", &names]);
