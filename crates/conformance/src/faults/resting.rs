@@ -7,9 +7,9 @@ use std::{
 };
 
 use futures_util::future::{Either, select};
-use windlass_core::{Command, Millis, Pause, Phase, TaskId, Wakeup};
+use windlass_core::{Command, Millis, Name, Pause, Phase, TaskId, Wakeup};
 use windlass_store::{
-    ADOPTION_GRACE, Adoption, Due, Outcome, TaskQuery,
+    ADOPTION_GRACE, Adoption, Due, Outcome, Retention, TaskQuery,
     resident::{Room, RowSink as _},
 };
 
@@ -34,6 +34,7 @@ pub(crate) fn cases() -> Vec<GatedCase> {
             Box::pin(nothing_of_a_long_line_is_handed_out_that_a_start_would_not_know_of(world, gate))
         },
         |world, gate| Box::pin(what_may_leave_while_its_line_moves_on_is_handed_out(world, gate)),
+        |world, gate| Box::pin(what_goes_on_after_its_end_is_not_deleted_meanwhile(world, gate)),
     ]
 }
 
@@ -117,6 +118,29 @@ async fn a_task_that_comes_back_while_a_list_is_read_is_on_it_once(mut world: Wo
     gate.let_read_go(0);
     let page = listing.await.expect("listing succeeds");
     assert_eq!(page.items.iter().map(|loaded| loaded.task.id).collect::<Vec<_>>(), [id, other]);
+}
+
+/// A rollout rolls back a task that had succeeded, while the janitor deletes what was kept for long enough.
+async fn what_goes_on_after_its_end_is_not_deleted_meanwhile(mut world: World, gate: Arc<Gate>) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    assert!(world.succeed(&claimed, None).await.is_ended());
+    let retention = Retention { tasks: Millis(1), ..Retention::default() };
+    world.pass(FAR);
+    let roll_back = Command::RollBack { rollout: Name::new("next").expect("a name") };
+    let roll_back = world.decide(id, &roll_back).await;
+    gate.hold_reads();
+    let rolling_back = begin(&mut world, vec![roll_back.into()]);
+    gate.hold_no_more_reads();
+    let (store, now) = (world.store(), world.now);
+    let mut sweeping = Box::pin(async move { store.sweep(&retention, None, now, 10).await });
+    assert!(sweeping.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    gate.let_read_go(0);
+    assert_eq!(rolling_back.await.expect("it is written"), [Outcome::Committed]);
+    sweeping.await.expect("sweeping succeeds");
+    assert_eq!(world.load(id).await.task.state.phase, Phase::Backward);
 }
 
 async fn a_failed_write_wakes_nothing(mut world: World, gate: Arc<Gate>) {

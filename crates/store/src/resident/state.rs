@@ -42,6 +42,9 @@ pub struct Resident {
     pub(super) rest: RestPolicy,
     /// Only one at a time brings tasks back that rest.
     pub(super) waking: futures_util::lock::Mutex<()>,
+    /// Held while ended tasks are deleted, and by a commit that changes one that may have ended, from when it is read until the
+    /// change is staged: what is read is still there when the change is written.
+    pub(super) deleting: futures_util::lock::Mutex<()>,
     /// There is one server at a time, and nothing of it is written: the next one finds that it is gone.
     servers: Mutex<Servers>,
 }
@@ -76,6 +79,8 @@ struct UnderWay {
     /// Claims that ended by it: their workers have the attempts still when it is not written.
     dropped: Vec<(TaskId, Held)>,
     state: Arc<AtomicU8>,
+    /// By it, or by one before it, a task may go on after its end.
+    goes_on_after_end: bool,
 }
 
 const WRITING: u8 = 0;
@@ -126,6 +131,7 @@ impl Resident {
             rebuilding: futures_util::lock::Mutex::new(()),
             rest,
             waking: futures_util::lock::Mutex::new(()),
+            deleting: futures_util::lock::Mutex::new(()),
             servers: Mutex::new(Servers::after_fence(u64::from(epoch) << FENCE_BITS)),
         })
     }
@@ -247,7 +253,12 @@ impl Resident {
         let dropped = std::mem::take(&mut inner.scheduler.dropped);
         let state = Arc::new(AtomicU8::new(WRITING));
         let (sender, receiver) = oneshot::channel();
-        inner.under_way.push_back(UnderWay { batch: batch.clone(), dropped, state: state.clone() });
+        inner.under_way.push_back(UnderWay {
+            batch: batch.clone(),
+            dropped,
+            state: state.clone(),
+            goes_on_after_end: false,
+        });
         // Still under the lock: batches reach the sink in the order they were staged.
         self.sink.write(
             batch,
@@ -279,6 +290,18 @@ impl Resident {
 }
 
 impl Inner {
+    /// A task may go on after its end by what was staged last.
+    pub(super) fn note_after_end(&mut self) {
+        if let Some(last) = self.under_way.back_mut() {
+            last.goes_on_after_end = true;
+        }
+    }
+
+    /// Whether a task may go on after its end by what is not on disk yet.
+    pub(super) fn goes_on_after_end(&self) -> bool {
+        self.under_way.iter().any(|batch| batch.goes_on_after_end)
+    }
+
     /// Publishes batches that are on disk, in order.
     fn settle(&mut self) {
         while let Some(front) = self.under_way.front() {

@@ -97,11 +97,15 @@ impl Store for Resident {
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreError> {
         let generation = self.current_generation().await?;
+        let ended = self.keep_ended(&changes).await;
         let reading = self.begin_read();
         let on_disk = self.look_up(&changes).await?;
         self.bring_back(&changes, generation).await?;
         let (outcomes, ticket) = self.stage(changes, generation, &on_disk);
-        drop(reading);
+        if ended.is_some() {
+            self.inner().note_after_end();
+        }
+        drop((reading, ended));
         if let Some(ticket) = ticket
             && !is_planted(Bug::AcknowledgedEarly)
         {
@@ -137,7 +141,13 @@ impl Store for Resident {
         now: Now,
         limit: usize,
     ) -> Result<u64, StoreError> {
-        let swept = self.sink.sweep(retention, now, limit).await?;
+        let swept = {
+            let _alone = self.deleting.lock().await;
+            if self.inner().goes_on_after_end() {
+                self.flush().await?;
+            }
+            self.sink.sweep(retention, now, limit).await?
+        };
         let flows = self.sweep_flows(limit.saturating_sub(usize::try_from(swept).unwrap_or(limit))).await?;
         Ok(swept + flows as u64)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::lock::MutexGuard;
 use windlass_core::{Millis, Task, TaskId, Timestamp, waits};
 
 use super::{
@@ -33,6 +34,13 @@ impl Resident {
     pub(super) fn begin_read(&self) -> Reading<'_> {
         let number = self.inner().scheduler.reads.begin();
         Reading { store: self, number }
+    }
+
+    /// Keeps ended tasks from being deleted until this is dropped, if one of `changes` may be about an ended one: a rollout, or
+    /// the parent of a child, rolls back tasks that have succeeded.
+    pub(super) async fn keep_ended(&self, changes: &[Change]) -> Option<MutexGuard<'_, ()>> {
+        let may_have_ended = self.inner().may_have_ended(changes);
+        if may_have_ended { Some(self.deleting.lock().await) } else { None }
     }
 
     /// Brings those tasks back that `changes` change. They stay as long as the read that its caller has begun; a change to
@@ -157,13 +165,23 @@ impl Inner {
 
     /// Tasks that are changed, not new and not in memory.
     fn missing(&self, changes: &[Change]) -> BTreeSet<TaskId> {
-        let changed = changes.iter().filter_map(|change| match change {
-            Change::Task(change) if change.before > 0 => Some(change.task.id),
-            _ => None,
-        });
         // One that begins in this batch is not on disk either; looking for it there is in vain and rare.
-        changed.filter(|id| !self.scheduler.active.contains_key(id)).collect()
+        changed(changes).filter(|id| !self.scheduler.active.contains_key(id)).collect()
     }
+
+    /// Whether a task that is changed is not known to be open.
+    fn may_have_ended(&self, changes: &[Change]) -> bool {
+        let active = &self.scheduler.active;
+        changed(changes).any(|id| active.get(&id).is_none_or(|entry| entry.task.is_ended()))
+    }
+}
+
+/// Tasks that are changed and not new.
+fn changed(changes: &[Change]) -> impl Iterator<Item = TaskId> {
+    changes.iter().filter_map(|change| match change {
+        Change::Task(change) if change.before > 0 => Some(change.task.id),
+        _ => None,
+    })
 }
 
 impl Scheduler {

@@ -83,14 +83,14 @@ impl ConnectionArgs {
         }
     }
 
-    /// The token, from the option, the environment variable or the file.
+    /// The token, from the option, the environment variable or the file. An empty variable counts as none.
     ///
     /// # Errors
     /// When the file cannot be read or is empty.
     pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
         match &self.token_file {
             Some(file) => read_secret(file, "token").map(Some),
-            None => Ok(self.token.clone()),
+            None => Ok(self.token.clone().filter(|token| !token.is_empty())),
         }
     }
 

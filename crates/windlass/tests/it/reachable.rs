@@ -191,7 +191,7 @@ fn a_server_that_others_reach_lets_in_those_with_the_right_token_alone() {
     let elsewhere = create(&["elsewhere", "--role", "worker", "--queue", "other"]);
     let altered = operator.replace("wl_", "wl_0").split_at(operator.len()).0.to_owned();
     let wrong = [
-        ("", "401", "has no bearer token"),
+        ("", "401", "asks for an access token"),
         ("secret", "401", "wl_ID_SECRET"),
         (&*altered, "401", "token"),
         (&*revoked, "401", "revoked"),
@@ -208,7 +208,7 @@ fn a_server_that_others_reach_lets_in_those_with_the_right_token_alone() {
     }
     assert_eq!(here.status_of_submit(&operator, "depot"), "403", "the flow is not in its scope");
     for (token, why) in [
-        ("", "has no bearer token"),
+        ("", "asks for an access token"),
         (&*revoked, "revoked"),
         (&*brief, "has expired"),
         (&*operator, "needs the role worker"),
