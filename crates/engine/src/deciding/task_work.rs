@@ -276,7 +276,11 @@ impl TaskWork {
         };
         step.take(loaded, events, effects);
         step.change.offered.extend(offered);
-        step.change.handed_out.extend(handed_out);
+        if step.change.handed_out.is_empty() {
+            step.change.handed_out = handed_out;
+        } else {
+            step.change.handed_out.extend(handed_out);
+        }
         step.change.journal.extend(journal);
         step.pending.push(Pending { place, reply: None });
         self.steps.push_mut(step)

@@ -142,8 +142,8 @@ impl TaskChange {
     #[must_use]
     pub(crate) fn forgets(&self, key: ActKey, attempt: u32) -> bool {
         let started = EventKind::ActStarted { key, attempt };
-        !self.task.has_current(key, attempt)
-            && !self.handed_out.contains(&key)
+        !self.handed_out.contains(&key)
+            && !self.task.has_current(key, attempt)
             && !self.offered.iter().any(|(offered, _)| *offered == key)
             && self.events.iter().all(|event| event.kind != started)
     }

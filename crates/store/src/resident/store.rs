@@ -100,7 +100,9 @@ impl Store for Resident {
         let ended = self.keep_ended(&changes).await;
         let reading = self.begin_read();
         let on_disk = self.look_up(&changes).await?;
-        self.bring_back(&changes, generation).await?;
+        if ended.is_some() {
+            self.bring_back(&changes, generation).await?;
+        }
         let (outcomes, ticket) = self.stage(changes, generation, &on_disk);
         if ended.is_some() {
             self.inner().note_after_end();

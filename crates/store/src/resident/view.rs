@@ -9,7 +9,7 @@ use windlass_core::{
 
 use super::{Resident, scheduler::Scheduler};
 use crate::{
-    port::{Change, MessageId, RecordKind, SessionId, StoreError, UniqueKey},
+    port::{Change, MessageId, RecordKind, SessionId, StoreError, TaskChange, UniqueKey},
     rules::{ClaimView, Holder, RowView},
 };
 
@@ -122,6 +122,15 @@ impl ClaimView for View<'_> {
     fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
         let entry = self.scheduler.active.get(&task).filter(|entry| entry.handed_out.contains(&key))?;
         entry.task.act(key).map(|act| act.attempt)
+    }
+
+    /// The task is looked up once: this is asked for each change.
+    fn is_forgotten_by(&self, change: &TaskChange) -> bool {
+        let entry = self.scheduler.active.get(&change.task.id);
+        let Some(entry) = entry.filter(|entry| !entry.handed_out.is_empty()) else { return false };
+        let forgets =
+            |key: &ActKey| entry.task.act(*key).is_some_and(|act| change.forgets(*key, act.attempt));
+        change.acts().any(|key| entry.handed_out.contains(&key) && forgets(&key))
     }
 
     fn is_over(&self, session: SessionId, at: Millis) -> bool {

@@ -68,6 +68,15 @@ pub trait ClaimView {
     /// The number of the current attempt of an act, if it is ready and a session has it, or had it and gave it back.
     fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32>;
 
+    /// Whether a change ends an attempt without knowing that a session had it, and gave it back.
+    fn is_forgotten_by(&self, change: &TaskChange) -> bool {
+        let forgets = |key| {
+            let attempt = self.handed_out(change.task.id, key);
+            attempt.is_some_and(|attempt| change.forgets(key, attempt))
+        };
+        change.acts().any(forgets)
+    }
+
     /// Whether a session was silent for longer than its lease, or is unknown.
     fn is_over(&self, session: SessionId, at: Millis) -> bool;
 
@@ -148,8 +157,7 @@ pub(super) fn outcome(change: &Change, rows: &impl RowView, claims: &impl ClaimV
 fn claims_fit(change: &TaskChange, claims: &impl ClaimView) -> Outcome {
     let id = change.task.id;
     let overlooks = |key| claims.holder(id, key).is_some_and(|holder| change.overlooks(key, holder));
-    let forgets = |key| claims.handed_out(id, key).is_some_and(|attempt| change.forgets(key, attempt));
-    if change.acts().any(|key| overlooks(key) || forgets(key)) {
+    if change.acts().any(overlooks) || claims.is_forgotten_by(change) {
         return Outcome::Conflict;
     }
     let is_lost = |lost: &LostClaim| {
