@@ -6,21 +6,21 @@ use windlass_tls::{ClientConfig, ClientFiles, TlsError};
 
 use crate::BrokerError;
 
-/// The advice for an untrusted certificate of a broker.
+/// Advice: the broker's certificate is not trusted.
 const DISTRUSTED: &str = "no trusted authority has issued the broker's certificate for this host; ?cacert=FILE in the URL names a \
                           file with the certificates to trust";
 
-/// The advice for a missing certificate of this client.
-const WANTED: &str = "the broker may require a certificate of this client; ?cert=FILE&key=FILE in the URL names it and its private key";
+/// Advice: the client certificate is missing.
+const WANTED: &str = "the broker may require a client certificate; ?cert=FILE&key=FILE in the URL names it and its private key";
 
-/// The advice for an untrusted certificate of this client.
+/// Advice: the client certificate is not trusted.
 const CLIENT_DISTRUSTED: &str =
-    "the broker does not trust the certificate of this client, which ?cert=FILE in the URL names";
+    "the broker does not trust the client certificate, which ?cert=FILE in the URL names";
 
-/// The advice where brokers differ: some say the same of a missing certificate and of an untrusted one.
-const CLIENT_REFUSED: &str = "the broker requires a certificate of this client that it trusts; ?cert=FILE&key=FILE in the URL names it and its private key";
+/// Advice: some brokers send the same alert for a missing client certificate and for an untrusted one.
+const CLIENT_REFUSED: &str = "the broker requires a client certificate that it trusts; ?cert=FILE&key=FILE in the URL names it and its private key";
 
-/// The advice for a certificate of a broker that was valid once.
+/// Advice: the broker's certificate has expired.
 const EXPIRED: &str = "the broker's certificate has expired: renew it, and check the clock of this machine";
 
 /// Parts of messages of the TLS libraries, in lower case without blanks, and what they mean. The first one that is in a message
@@ -58,7 +58,7 @@ pub(crate) fn advice(message: &str) -> Option<&'static str> {
     MEANINGS.iter().find(|(part, _)| message.contains(part)).map(|(_, advice)| *advice)
 }
 
-/// The refusal that the message of a failed connection is about, if it is about certificates.
+/// The error for a failed connection, if its message is about certificates.
 #[cfg(any(feature = "mqtt", feature = "rabbitmq", feature = "redis"))]
 pub(crate) fn refusal(message: &str) -> Option<BrokerError> {
     Some(BrokerError::Refused(format!("{message}: {}", advice(message)?)))

@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
+use tempfile::TempDir;
+
 use crate::account::Account;
 
 /// Makes an authority, `authority.pem` in this folder, a certificate for `localhost` that it vouches for, `server.pem` with
@@ -28,6 +30,19 @@ pub fn make(folder: &Path) {
     make("/CN=client", "client", &[&signed[..], &["-addext", "extendedKeyUsage=clientAuth"]].concat());
     make("/CN=stranger", "stranger", &["-addext", "basicConstraints=critical,CA:TRUE"]);
     readable(folder, &folder.join("server.key"));
+}
+
+/// A folder with the certificates of [`make`], which servers of any user can read.
+///
+/// # Panics
+/// When `openssl` fails.
+pub fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path());
+    for name in ["server.pem", "authority.pem"] {
+        readable(folder.path(), &folder.path().join(name));
+    }
+    folder
 }
 
 /// Lets everybody read a file in a folder: the server has another user.

@@ -16,7 +16,7 @@ pub struct ClientFiles {
     pub identity: Option<Identity>,
 }
 
-/// The names that parameters of a URL have for files: of the authorities, the certificate and its private key.
+/// The URL parameters that name the CA file, the client certificate and its private key.
 pub type Names = [&'static str; 3];
 
 impl ClientFiles {

@@ -11,6 +11,9 @@ use x509_cert::{Certificate, der::Decode as _};
 
 use crate::{Identity, TlsError, files};
 
+/// What is in each of the files, or why it cannot be read.
+type Contents = Vec<Result<Vec<u8>, String>>;
+
 /// What a server proves who it is with, and checks clients by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFiles {
@@ -22,7 +25,7 @@ pub struct ServerFiles {
 
 impl ServerFiles {
     /// What is in the files. Of a file that cannot be read the error is it.
-    fn contents(&self) -> Vec<Result<Vec<u8>, String>> {
+    fn contents(&self) -> Contents {
         let paths =
             [Some(&self.identity.certificate), Some(&self.identity.key), self.client_authorities.as_ref()];
         paths
@@ -32,9 +35,8 @@ impl ServerFiles {
             .collect()
     }
 
-    fn state(&self) -> Result<State, TlsError> {
-        // Read first: files that are replaced meanwhile are read again.
-        let contents = self.contents();
+    /// `contents` were read before: files that are replaced meanwhile are read again.
+    fn state(&self, contents: Contents) -> Result<State, TlsError> {
         let (config, expires_at) = self.config()?;
         Ok(State { config: Arc::new(config), expires_at, contents })
     }
@@ -78,7 +80,7 @@ struct State {
     /// When the certificate expires.
     expires_at: Option<SystemTime>,
     /// What was in the files when they were last read.
-    contents: Vec<Result<Vec<u8>, String>>,
+    contents: Contents,
 }
 
 impl ServerTls {
@@ -87,7 +89,7 @@ impl ServerTls {
     /// # Errors
     /// When a file cannot be used, or the key belongs to another certificate.
     pub fn open(files: ServerFiles) -> Result<Self, TlsError> {
-        let state = files.state()?;
+        let state = files.state(files.contents())?;
         Ok(Self { files, state: RwLock::new(state) })
     }
 
@@ -113,8 +115,9 @@ impl ServerTls {
         if self.state.read().unwrap_or_else(PoisonError::into_inner).contents == contents {
             return Ok(false);
         }
-        let read = self.files.state();
+        let read = self.files.state(contents.clone());
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        // The same bad files are reported once.
         state.contents = contents;
         *state = read?;
         Ok(true)

@@ -10,16 +10,6 @@ use crate::servers::LEASE;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder with certificates that servers can read.
-fn certificates() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    certificate::make(folder.path());
-    for name in ["server.pem", "authority.pem"] {
-        certificate::readable(folder.path(), &folder.path().join(name));
-    }
-    folder
-}
-
 /// Elects a leader with these URLs: with the certificate of a client it works, and everything else is refused.
 async fn conforms(scheme: &str, port: u16, folder: &Path) {
     let campaign = Campaign::new("tls/name", "candidate", LEASE);
@@ -50,7 +40,7 @@ async fn conforms(scheme: &str, port: u16, folder: &Path) {
 
 #[tokio::test]
 async fn etcd_asks_for_certificates_of_clients() {
-    let (folder, port) = (certificates(), free_port().unwrap());
+    let (folder, port) = (certificate::folder(), free_port().unwrap());
     let file = |name: &str| folder.path().join(name).display().to_string();
     let settings = [
         format!("https={port}"),
@@ -66,7 +56,7 @@ async fn etcd_asks_for_certificates_of_clients() {
 
 #[tokio::test]
 async fn consul_asks_for_certificates_of_clients() {
-    let (folder, port) = (certificates(), free_port().unwrap());
+    let (folder, port) = (certificate::folder(), free_port().unwrap());
     let file = |name: &str| folder.path().join(name).display().to_string();
     let tls = format!(
         "tls {{ https {{ ca_file = \"{}\" cert_file = \"{}\" key_file = \"{}\" verify_incoming = true }} }}",
@@ -81,7 +71,7 @@ async fn consul_asks_for_certificates_of_clients() {
 
 #[tokio::test]
 async fn zookeeper_asks_for_certificates_of_clients() {
-    let (folder, port) = (certificates(), free_port().unwrap());
+    let (folder, port) = (certificate::folder(), free_port().unwrap());
     let file = |name: &str| folder.path().join(name).display().to_string();
     let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
     // Java wants both in one file.

@@ -119,18 +119,13 @@ impl ClaimView for View<'_> {
         Some(Holder { attempt: held.attempt, claim: held.number, session: held.session })
     }
 
-    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
-        let entry = self.scheduler.active.get(&task).filter(|entry| entry.handed_out.contains(&key))?;
-        entry.task.act(key).map(|act| act.attempt)
-    }
-
-    /// The task is looked up once: this is asked for each change.
-    fn is_forgotten_by(&self, change: &TaskChange) -> bool {
+    fn handed_out(&self, change: &TaskChange) -> impl Iterator<Item = (ActKey, u32)> {
+        // Looked up once: this is asked for each change.
         let entry = self.scheduler.active.get(&change.task.id);
-        let Some(entry) = entry.filter(|entry| !entry.handed_out.is_empty()) else { return false };
-        let forgets =
-            |key: &ActKey| entry.task.act(*key).is_some_and(|act| change.forgets(*key, act.attempt));
-        change.acts().any(|key| entry.handed_out.contains(&key) && forgets(&key))
+        entry.filter(|entry| !entry.handed_out.is_empty()).into_iter().flat_map(|entry| {
+            let keys = change.acts().filter(|key| entry.handed_out.contains(key));
+            keys.filter_map(|key| Some((key, entry.task.act(key)?.attempt)))
+        })
     }
 
     fn is_over(&self, session: SessionId, at: Millis) -> bool {

@@ -65,17 +65,8 @@ pub trait ClaimView {
     /// The session that has the current attempt of an act.
     fn holder(&self, task: TaskId, key: ActKey) -> Option<Holder>;
 
-    /// The number of the current attempt of an act, if it is ready and a session has it, or had it and gave it back.
-    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32>;
-
-    /// Whether a change ends an attempt without knowing that a session had it, and gave it back.
-    fn is_forgotten_by(&self, change: &TaskChange) -> bool {
-        let forgets = |key| {
-            let attempt = self.handed_out(change.task.id, key);
-            attempt.is_some_and(|attempt| change.forgets(key, attempt))
-        };
-        change.acts().any(forgets)
-    }
+    /// Which acts of a change have a ready attempt that a session has, or had and gave back; with its number.
+    fn handed_out(&self, change: &TaskChange) -> impl Iterator<Item = (ActKey, u32)>;
 
     /// Whether a session was silent for longer than its lease, or is unknown.
     fn is_over(&self, session: SessionId, at: Millis) -> bool;
@@ -157,7 +148,9 @@ pub(super) fn outcome(change: &Change, rows: &impl RowView, claims: &impl ClaimV
 fn claims_fit(change: &TaskChange, claims: &impl ClaimView) -> Outcome {
     let id = change.task.id;
     let overlooks = |key| claims.holder(id, key).is_some_and(|holder| change.overlooks(key, holder));
-    if change.acts().any(overlooks) || claims.is_forgotten_by(change) {
+    if change.acts().any(overlooks)
+        || claims.handed_out(change).any(|(key, attempt)| change.forgets(key, attempt))
+    {
         return Outcome::Conflict;
     }
     let is_lost = |lost: &LostClaim| {

@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
@@ -189,11 +188,12 @@ fn a_server_that_others_reach_lets_in_those_with_the_right_token_alone() {
         text(&here.run(&brief, &["flow", "list"]).stderr).contains("has expired").then_some(())
     });
     let elsewhere = create(&["elsewhere", "--role", "worker", "--queue", "other"]);
-    let altered = operator.replace("wl_", "wl_0").split_at(operator.len()).0.to_owned();
+    let last = if operator.ends_with('0') { '1' } else { '0' };
+    let altered = format!("{}{last}", &operator[..operator.len() - 1]);
     let wrong = [
         ("", "401", "asks for an access token"),
         ("secret", "401", "wl_ID_SECRET"),
-        (&*altered, "401", "token"),
+        (&*altered, "401", "never was one of this server"),
         (&*revoked, "401", "revoked"),
         (&*brief, "401", "has expired"),
         (&*viewer, "403", "needs the role"),
@@ -221,5 +221,4 @@ fn a_server_that_others_reach_lets_in_those_with_the_right_token_alone() {
     // Nothing but the two right ones has started a task.
     let tasks = here.works(ADMIN, &["task", "list", "-o", "json"]);
     assert_eq!(tasks.matches("\"id\"").count(), 2, "{tasks}");
-    assert!(!Path::new(&here.file("windlass.db")).exists());
 }

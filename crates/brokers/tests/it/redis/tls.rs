@@ -43,10 +43,8 @@ async fn certificates_are_checked() {
 /// Where the server asks for certificates, a client without one is refused, as is one whose certificate has another authority.
 #[tokio::test]
 async fn a_client_shows_its_certificate() {
-    let folder = tempfile::tempdir().unwrap();
-    certificate::make(folder.path());
+    let folder = certificate::folder();
     let file = |name: &str| folder.path().join(name).display().to_string();
-    certificate::readable(folder.path(), &folder.path().join("server.pem"));
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let settings_of_server = [
         format!("tls-port={port}"),

@@ -6,7 +6,10 @@ use windlass_core::{ActKey, Millis, Name, Task, TaskId};
 
 use super::super::{damage::Damage, servers::Servers, sessions::Sessions, tables::Tables, waits::Waits};
 use crate::{
-    port::{Change, ClaimRequest, Claimed, Limit, Loaded, Now, Outcome, Quarantine, SessionId, UniqueKey},
+    port::{
+        Change, ClaimRequest, Claimed, Limit, Loaded, Now, Outcome, Quarantine, SessionId, TaskChange,
+        UniqueKey,
+    },
     rules::{BuiltOn, ClaimView, Holder},
     signal::Signal,
 };
@@ -102,8 +105,8 @@ impl ClaimView for Rows {
         self.waits.holder(task, key)
     }
 
-    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
-        self.waits.handed_out(task, key)
+    fn handed_out(&self, change: &TaskChange) -> impl Iterator<Item = (ActKey, u32)> {
+        change.acts().filter_map(|key| Some((key, self.waits.handed_out(change.task.id, key)?)))
     }
 
     fn is_over(&self, session: SessionId, at: Millis) -> bool {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use windlass_core::{ActKey, AlarmId, Lock, LockHolder, LockName, Millis, Name, Task, TaskId};
-use windlass_store::{ClaimView, Holder, MessageId, RecordKind, RowView, SessionId, UniqueKey};
+use windlass_store::{ClaimView, Holder, MessageId, RecordKind, RowView, SessionId, TaskChange, UniqueKey};
 
 use crate::rows::act_code;
 
@@ -108,9 +108,12 @@ impl ClaimView for Found {
         Some(Holder { attempt: wait.attempt, claim, session })
     }
 
-    fn handed_out(&self, task: TaskId, key: ActKey) -> Option<u32> {
-        let wait = self.waits.get(&(task, act_code(key)))?;
-        wait.handed_out.filter(|last| wait.is_ready && *last == wait.attempt)
+    fn handed_out(&self, change: &TaskChange) -> impl Iterator<Item = (ActKey, u32)> {
+        change.acts().filter_map(|key| {
+            let wait = self.waits.get(&(change.task.id, act_code(key)))?;
+            let last = wait.handed_out.filter(|last| wait.is_ready && *last == wait.attempt)?;
+            Some((key, last))
+        })
     }
 
     fn is_over(&self, session: SessionId, at: Millis) -> bool {
