@@ -4,6 +4,7 @@ use windlass_brokers::{Broker, BrokerError, Queue, RabbitMq};
 use windlass_testkit::RabbitMq as Server;
 
 use super::{message, settings, take};
+use crate::refusal_of;
 use windlass_testkit::certificate;
 
 /// A certificate that nobody vouches for is refused, and one that the URL names is taken.
@@ -39,8 +40,9 @@ async fn certificates_are_checked() {
         format!("{url}?cacert={}&cert={certificate}&key={key}", file("authority.pem"))
     };
     RabbitMq::new(&with("client")).unwrap().declare(&queue).await.unwrap();
-    let error = RabbitMq::new(&with("stranger")).unwrap().declare(&queue).await.unwrap_err();
-    assert!(matches!(&error, BrokerError::Refused(why) if why.contains("?cert=FILE&key=FILE")), "{error}");
+    let stranger = async || RabbitMq::new(&with("stranger")).unwrap().declare(&queue).await.unwrap_err();
+    let why = refusal_of(stranger).await;
+    assert!(why.contains("?cert=FILE&key=FILE"), "{why}");
     let error = RabbitMq::new(&with("missing")).unwrap().declare(&queue).await.unwrap_err();
     assert!(matches!(&error, BrokerError::Invalid(why) if why.contains("missing.key")), "{error}");
 
