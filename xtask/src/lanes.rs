@@ -1,7 +1,7 @@
 //! Commands in lanes that run side by side: those of a lane one after the other. For commands that wait more than they compute.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write as _},
     process::{Command, Stdio},
     sync::Mutex,
@@ -10,6 +10,9 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+
+/// How many of the last lines of a failed job's output are repeated in the error.
+const LAST_LINES: usize = 8;
 
 /// A command with a name for people.
 pub(crate) struct Job {
@@ -21,7 +24,7 @@ pub(crate) struct Job {
 /// stop the others.
 ///
 /// # Errors
-/// When a job failed; the message names all of them.
+/// When a job failed; the message names all of them, with the last lines of their output.
 pub(crate) fn run(lanes: Vec<Vec<Job>>) -> anyhow::Result<()> {
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -30,15 +33,16 @@ pub(crate) fn run(lanes: Vec<Vec<Job>>) -> anyhow::Result<()> {
                 for job in lane {
                     let name = job.name.clone();
                     if let Err(error) = run_one(job) {
-                        println!("--- {name}: {error:#}");
-                        failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(name);
+                        let failure = format!("{name}: {error:#}");
+                        println!("--- {failure}");
+                        failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(failure);
                     }
                 }
             });
         }
     });
     let failed = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    ensure!(failed.is_empty(), "failed: {}", failed.join("\n"));
     Ok(())
 }
 
@@ -59,8 +63,17 @@ fn run_one(job: Job) -> anyhow::Result<()> {
     io::copy(&mut File::open(output.path())?, &mut stdout)?;
     writeln!(stdout, "--- {name}: {status} after {:.1} s", begun.elapsed().as_secs_f64())?;
     drop(stdout);
-    ensure!(status.success(), "{status}");
+    ensure!(status.success(), "{status}: {}", last_lines(&fs::read(output.path())?));
     Ok(())
+}
+
+/// The last lines with text, in one line.
+fn last_lines(output: &[u8]) -> String {
+    let output = String::from_utf8_lossy(output);
+    let mut lines: Vec<&str> =
+        output.lines().rev().filter(|line| !line.trim().is_empty()).take(LAST_LINES).collect();
+    lines.reverse();
+    lines.join(" | ")
 }
 
 #[cfg(test)]
@@ -84,8 +97,14 @@ mod tests {
         );
         let lanes = vec![
             vec![shell("waits", &waits)],
-            vec![shell("fails", "exit 3"), shell("makes", &format!("touch {}", there.display()))],
+            vec![
+                shell("fails", "seq 20; echo; echo broken; exit 3"),
+                shell("makes", &format!("touch {}", there.display())),
+            ],
         ];
-        assert_eq!(run(lanes).unwrap_err().to_string(), "failed: fails");
+        assert_eq!(
+            run(lanes).unwrap_err().to_string(),
+            "failed: fails: exit status: 3: 14 | 15 | 16 | 17 | 18 | 19 | 20 | broken"
+        );
     }
 }

@@ -1,5 +1,5 @@
 //! Parts that run one after the other: one that fails does not stop the others, so that one run shows all there is;
-//! the last lines say which failed.
+//! the last lines say which failed, and why.
 
 use std::time::Instant;
 
@@ -8,6 +8,8 @@ use std::time::Instant;
 pub(crate) struct Tally {
     lines: Vec<String>,
     failed: Vec<String>,
+    /// What the parts that failed reported. It is repeated at the end: often only the end of a long output is kept.
+    reports: Vec<String>,
 }
 
 impl Tally {
@@ -20,6 +22,7 @@ impl Tally {
         if let Err(error) = &result {
             println!("{error:#}");
             self.failed.push(name.to_owned());
+            self.reports.push(format!("{name}: {error:#}"));
         }
         let word = if result.is_ok() { "passed" } else { "FAILED" };
         println!("=== {name}: {word} in {seconds:.1} s");
@@ -29,6 +32,9 @@ impl Tally {
     /// Prints how all parts went. An error when one of them failed.
     pub(crate) fn into_result(self) -> anyhow::Result<()> {
         println!("\n{}", self.lines.join("\n"));
+        if !self.reports.is_empty() {
+            println!("\n{}", self.reports.join("\n"));
+        }
         anyhow::ensure!(self.failed.is_empty(), "failed: {}", self.failed.join(", "));
         Ok(())
     }

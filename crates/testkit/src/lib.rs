@@ -25,59 +25,39 @@
 //! | `account.rs` | servers that refuse to run as root run as their own users |
 //! | `process.rs` | a child process with all its descendants: signals, waiting, reaping |
 //! | `template.rs` | a data directory is created once, stored in cargo's build directory, and copied |
-//! | `server.rs` | a free port; a server is ready when this server answers on the port, and no other one |
+//! | `port.rs` | a port belongs to one process until that ends, also while its server is down |
+//! | `server.rs` | a server is ready when this server answers on its port, and no other one |
 //!
-//! The code of each product is in a file of its name. `sql.rs` has the code that products with SQL databases share.
+//! The code of each product is in a file of its name in `products/`. `sql.rs` there has the code that products with SQL
+//! databases share.
 
 mod account;
 pub mod certificate;
-mod consul;
-mod elasticmq;
-mod ensemble;
-mod etcd;
-mod haproxy;
 mod home;
 mod http;
 mod jars;
-mod kafka;
 mod keeper;
-mod mariadb;
 mod missing;
-mod mosquitto;
-mod postgres;
+mod port;
 mod process;
 mod product;
+mod products;
 mod programs;
-mod prometheus;
 mod proxy;
-mod rabbitmq;
-mod rabbitmq_cluster;
-mod redis;
 mod server;
-mod sql;
 mod template;
-mod zookeeper;
 
-pub use consul::ConsulProduct;
-pub use elasticmq::ElasticMqProduct;
-pub use ensemble::{Clustered, Ensemble};
-pub use etcd::EtcdProduct;
-pub use haproxy::HaProxyProduct;
-pub use kafka::KafkaProduct;
-pub use mariadb::MariaDbProduct;
 pub use missing::{SKIPS_VARIABLE, note_skips, skip};
-pub use mosquitto::MosquittoProduct;
-pub use postgres::PostgresProduct;
+pub use port::free_port;
 pub use product::{Place, Product};
+pub use products::{
+    Clustered, ConsulProduct, Database, ElasticMqProduct, Ensemble, EtcdProduct, HaProxyProduct,
+    KafkaProduct, MariaDbProduct, MosquittoProduct, PostgresProduct, PrometheusProduct, RabbitMqCluster,
+    RabbitMqProduct, RedisProduct, SqlProduct, ZooKeeperProduct,
+};
 pub use programs::{collector, deploy, machinery};
-pub use prometheus::PrometheusProduct;
 pub use proxy::Proxy;
-pub use rabbitmq::RabbitMqProduct;
-pub use rabbitmq_cluster::RabbitMqCluster;
-pub use redis::RedisProduct;
-pub use server::{Server, free_port};
-pub use sql::{Database, SqlProduct};
-pub use zookeeper::ZooKeeperProduct;
+pub use server::Server;
 
 /// A PostgreSQL server.
 pub type Postgres = Server<PostgresProduct>;

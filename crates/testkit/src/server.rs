@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
     thread,
@@ -15,14 +14,11 @@ use rustix::process::Signal;
 use crate::{
     account::Account,
     home, missing,
+    port::free_port,
     process::{LOOK_EVERY, Process, last_lines},
     product::{self, Place, Product},
     template,
 };
-
-/// The ports of servers. They are below the ports that the system gives to outgoing connections, because such a
-/// connection could take the port that a restarted server needs.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// The timeout of a server's start. It takes a second, but the machine may be busy.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -281,15 +277,4 @@ impl<P: Product> Drop for Server<P> {
         self.product.tidy(&self.data());
         let _ = fs::remove_dir_all(&self.directory);
     }
-}
-
-/// A free port.
-pub fn free_port() -> Result<u16> {
-    for _ in 0..1000 {
-        let port = fastrand::u16(PORTS);
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("there is no free port in {PORTS:?}")
 }

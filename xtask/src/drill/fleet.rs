@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -17,6 +16,7 @@ use tokio::{
     time,
 };
 use windlass_client::Client;
+use windlass_testkit::free_port;
 
 use super::{
     hand::{self, Hand},
@@ -64,8 +64,7 @@ impl Fleet {
         Ok(Self { database: Some(url), ..Self::new(program, work_ms)? })
     }
 
-    /// One more server with the same store, module and ledger, on another port and with workers of its own. The earlier
-    /// servers must run, because a port counts as free when no process listens there.
+    /// One more server with the same store, module and ledger, on another port and with workers of its own.
     pub(super) fn beside(&self) -> Result<Self> {
         Ok(Self {
             program: self.program.clone(),
@@ -342,13 +341,4 @@ async fn end(mut child: Child) -> Result<()> {
     let status = time::timeout(PATIENCE, child.wait()).await.context("a process does not end")??;
     ensure!(status.success(), "a process ended with {status}");
     Ok(())
-}
-
-/// A free port, below those that the system gives out by itself.
-fn free_port() -> Result<u16> {
-    const TRIES: u16 = 200;
-    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap_or(0);
-    (first..first + TRIES)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .context("no free port for the drill")
 }

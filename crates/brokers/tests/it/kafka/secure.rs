@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    net::TcpListener,
     time::{Duration, Instant},
 };
 
@@ -12,7 +11,7 @@ use windlass_brokers::{Broker, BrokerError, Kafka, Queue};
 use windlass_testkit::Kafka as Server;
 
 use super::{PATIENCE, messages, next, number, settings};
-use windlass_testkit::certificate;
+use windlass_testkit::{certificate, free_port};
 
 const PASSWORD: &str = "s3cret/@:?";
 
@@ -36,8 +35,7 @@ impl Guarded {
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         let keys = folder.path().join("keys.pem");
         fs::write(&keys, read("server.key") + &read("server.pem")).unwrap();
-        let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (by_tls, plain, mutual) = (free_port(), free_port(), free_port());
+        let (by_tls, plain, mutual) = (free_port().unwrap(), free_port().unwrap(), free_port().unwrap());
 
         let both = format!(
             "SASL_SSL://localhost:{by_tls},SASL_PLAINTEXT://localhost:{plain},SSL://localhost:{mutual}"

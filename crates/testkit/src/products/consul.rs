@@ -13,8 +13,9 @@ use rustix::process::Signal;
 use crate::{
     http,
     jars::cache,
+    port::free_port,
     product::{self, Place, Product, finish},
-    server::{Server, free_port},
+    server::Server,
 };
 
 /// The variable that names the folder with the servers that were built.

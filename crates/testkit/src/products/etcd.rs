@@ -9,11 +9,12 @@ use std::{
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
+use super::ensemble::{Clustered, NODES};
 use crate::{
-    ensemble::{Clustered, NODES},
     http,
+    port::free_port,
     product::{self, Place, Product, finish},
-    server::{Server, free_port},
+    server::Server,
 };
 
 /// The settings of every server. Settings of a test follow them and win.

@@ -13,12 +13,13 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
+use super::ensemble::{Clustered, NODES};
 use crate::{
-    ensemble::{Clustered, NODES},
     jars::Jars,
     missing,
+    port::free_port,
     product::{Place, Product, finish},
-    server::{Server, free_port},
+    server::Server,
 };
 
 /// The timeout of one request to a server.

@@ -10,10 +10,10 @@ use std::{
 use anyhow::Result;
 use rustix::process::Signal;
 
+use super::sql::{self, SqlProduct};
 use crate::{
     product::{Place, Product, finish},
     server::Server,
-    sql::{self, SqlProduct},
 };
 
 /// The statements that the server runs at its start. Without them, the administrator could connect only by the local

@@ -10,10 +10,10 @@ use std::{
 use anyhow::Result;
 use rustix::process::Signal;
 
+use super::sql::{self, SqlProduct};
 use crate::{
     product::{Place, Product, finish},
     server::Server,
-    sql::{self, SqlProduct},
 };
 
 /// Debian's folder for PostgreSQL, with one folder for each version.

@@ -19,9 +19,10 @@ use rustix::process::Signal;
 
 use crate::{
     home,
+    port::free_port,
     process::{LOOK_EVERY, Process},
     product::{self, Place, Product, finish},
-    server::{Server, free_port},
+    server::Server,
 };
 
 /// Debian's folder for the programs of RabbitMQ. The ones in the `PATH` run only as root or as RabbitMQ's own user.

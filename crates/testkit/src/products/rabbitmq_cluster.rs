@@ -4,7 +4,8 @@ use std::{thread, time::Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-use crate::{RabbitMq, process::LOOK_EVERY, rabbitmq::ANSWER_MAX};
+use super::rabbitmq::ANSWER_MAX;
+use crate::{RabbitMq, process::LOOK_EVERY};
 
 /// Three RabbitMQ servers that form one broker. Any one of them may be down.
 #[derive(Debug)]

@@ -15,8 +15,9 @@ use rustix::process::Signal;
 
 use crate::{
     jars::Jars,
+    port::free_port,
     product::{Place, Product, finish},
-    server::{Server, free_port},
+    server::Server,
 };
 
 /// The timeout of one request to a server.
