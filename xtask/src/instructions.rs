@@ -79,7 +79,7 @@ fn compare(counted: &Kept, kept: &Kept) -> Findings {
     let margin = if counted.tools == kept.tools { MARGIN_PERCENT } else { MARGIN_PERCENT_OTHER_TOOLS };
     for (case, count) in &counted.counts {
         let Some(kept) = kept.counts.get(case) else {
-            findings.add(FILE, format_args!("has not the case \"{case}\": run with --bless"));
+            findings.add(FILE, format_args!("does not have the case \"{case}\": run with --bless"));
             continue;
         };
         let change = percent(*count, *kept);

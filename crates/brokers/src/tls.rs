@@ -7,7 +7,7 @@ use windlass_tls::{ClientConfig, ClientFiles, TlsError};
 use crate::BrokerError;
 
 /// Advice: the broker's certificate is not trusted.
-const DISTRUSTED: &str = "no trusted authority has issued the broker's certificate for this host; ?cacert=FILE in the URL names a \
+const DISTRUSTED: &str = "no trusted CA has issued the broker's certificate for this host; ?cacert=FILE in the URL names a \
                           file with the certificates to trust";
 
 /// Advice: the client certificate is missing.

@@ -35,8 +35,8 @@ fn advice(refusal: &Refusal) -> Option<&'static str> {
     Some(match refusal {
         Refusal::InvalidCertificate(error) => match error {
             CertificateError::UnknownIssuer => {
-                "no authority that is trusted here has issued the server's certificate: name a file with the certificate \
-                 of its authority (--ca-file, WINDLASS_CA_FILE)"
+                "no CA that is trusted here has issued the server's certificate: name the file with its CA certificate \
+                 (--ca-file, WINDLASS_CA_FILE)"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "the server's certificate is for another host name: use a name that is in it"
@@ -53,7 +53,7 @@ fn advice(refusal: &Refusal) -> Option<&'static str> {
             "the server speaks no TLS at this address: use http://, or the address where it does"
         }
         Refusal::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server asks for a certificate of the client: name its file and that of its key (--client-cert, --client-key)"
+            "the server asks for a client certificate: name its file and that of its key (--client-cert, --client-key)"
         }
         Refusal::AlertReceived(
             AlertDescription::UnknownCA
@@ -61,7 +61,7 @@ fn advice(refusal: &Refusal) -> Option<&'static str> {
             | AlertDescription::CertificateUnknown
             | AlertDescription::CertificateExpired
             | AlertDescription::DecryptError,
-        ) => "the server does not trust the certificate of the client, or it has expired",
+        ) => "the server does not trust the client certificate, or it has expired",
         _ => return None,
     })
 }

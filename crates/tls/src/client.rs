@@ -10,7 +10,7 @@ use crate::{Identity, TlsError, files};
 /// What a client checks servers by, and proves who it is with. The files are read when a configuration is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// File with the certificates of the authorities to trust, in place of the system's.
+    /// File with the CA certificates to trust, in place of the system's.
     pub authorities: Option<PathBuf>,
     /// What the client shows to servers that ask for a certificate.
     pub identity: Option<Identity>,

@@ -18,7 +18,7 @@ pub enum TlsError {
     },
     /// There is nobody to trust.
     #[error(
-        "there are no certificates of authorities to check the other side by: name a file with them, or install the system's"
+        "there are no CA certificates to check the other side by: name a file with them, or install the system's"
     )]
     NoAuthorities,
     /// The private key belongs to another certificate, or the library cannot use one of them.

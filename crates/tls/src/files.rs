@@ -15,7 +15,7 @@ use crate::TlsError;
 /// What one side proves who it is with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// File with its certificate, followed by those of intermediate authorities.
+    /// File with its certificate, followed by the intermediate CA certificates.
     pub certificate: PathBuf,
     /// File with the private key of the certificate.
     pub key: PathBuf,
@@ -37,12 +37,12 @@ impl Identity {
     }
 }
 
-/// The authorities in a file.
+/// The CA certificates in a file.
 pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots.add(certificate).map_err(|error| TlsError::File {
-            what: "certificates of authorities",
+            what: "CA certificates",
             path: path.into(),
             message: error.to_string(),
         })?;
@@ -50,14 +50,14 @@ pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// The authorities that the system trusts.
+/// The CA certificates that the system trusts.
 pub(crate) fn authorities_of_system() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates_of_system());
     if roots.is_empty() { Err(TlsError::NoAuthorities) } else { Ok(roots) }
 }
 
-/// The certificates of these authorities.
+/// These CA certificates.
 pub(crate) fn certificates_of_system() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }

@@ -1,5 +1,5 @@
-//! TLS of Windlass: the certificates and keys that servers and clients prove who they are with, and the authorities by
-//! which they check others. All of it is in files in PEM format.
+//! TLS of Windlass: the certificates and keys that servers and clients prove who they are with, and the CA
+//! certificates by which they check others. All of it is in files in PEM format.
 //!
 //! The libraries that speak TLS get a configuration of `rustls` from here. Nothing here connects to anything.
 

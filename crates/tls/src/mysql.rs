@@ -1,4 +1,4 @@
-//! The client of MySQL: it reads certificates itself, and brings authorities of its own along.
+//! The client of MySQL: it reads certificates itself, and brings CA certificates of its own along.
 
 use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
 
@@ -16,7 +16,7 @@ pub enum UrlError {
 }
 
 /// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With `?require_ssl=true` the connection is by
-/// TLS, and an authority that the system trusts must have issued the certificate of the server; with `?cacert=FILE` one of this
+/// TLS, and a CA that the system trusts must have issued the certificate of the server; with `?cacert=FILE` one of this
 /// file. `cert=FILE&key=FILE` is what the client shows. The files are checked here, and read with the first connection.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ type Contents = Vec<Result<Vec<u8>, String>>;
 pub struct ServerFiles {
     /// What it shows to clients.
     pub identity: Identity,
-    /// File with the certificates of the authorities that issue those of clients. Then each client must have one.
+    /// File with the CA certificates for client certificates. Then each client must have one.
     pub client_authorities: Option<PathBuf>,
 }
 

@@ -5,7 +5,7 @@ use std::{error::Error as _, net::IpAddr, path::Path};
 use reqwest::{Client, ClientBuilder, Response, Url, header::RETRY_AFTER, redirect::Policy};
 use windlass_tls::{ClientConfig, ClientFiles, client_config, config_without_roots};
 
-/// A client for requests to this URL. It trusts the authorities in `ca_file`, or those of the system. It follows no
+/// A client for requests to this URL. It trusts the CA certificates in `ca_file`, or those of the system. It follows no
 /// redirects, which name another host.
 ///
 /// # Errors

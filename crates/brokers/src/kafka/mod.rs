@@ -57,9 +57,9 @@ pub struct Kafka {
 
 impl Kafka {
     /// Makes a client of the cluster at `kafka://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, which names some of
-    /// its servers, or at `kafkas://` for TLS. Parameters after a `?`: `cacert`, a file with certificates of
-    /// authorities to trust in place of the system's; `cert` and `key`, files with the certificate of this client
-    /// and its private key; `sasl`, the login mechanism; `partitions` and `replicas` of new topics; and `group`,
+    /// its servers, or at `kafkas://` for TLS. Parameters after a `?`: `cacert`, a file with the CA
+    /// certificates to trust in place of the system's; `cert` and `key`, files with the client certificate and its
+    /// private key; `sasl`, the login mechanism; `partitions` and `replicas` of new topics; and `group`,
     /// the group whose progress is shown for a topic. Does not connect yet.
     ///
     /// Its methods must be called within a Tokio runtime.

@@ -63,7 +63,7 @@ pub struct RabbitMq {
 
 impl RabbitMq {
     /// Makes a client of the broker at `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or `amqps://…` for TLS.
-    /// Parameters after a `?`: `heartbeat`, in seconds; `cacert`, a file with certificates of authorities to trust
+    /// Parameters after a `?`: `heartbeat`, in seconds; `cacert`, a file with the CA certificates to trust
     /// in place of the system's; `cert` and `key`, files with the certificate of this client and its private key.
     /// Does not connect yet.
     ///

@@ -75,7 +75,7 @@ enum Kind {
 
 impl Redis {
     /// Makes a client of a server by its URL: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, or
-    /// `rediss://` for TLS. Parameters after a `?`: `cacert`, a file with certificates of authorities to trust in
+    /// `rediss://` for TLS. Parameters after a `?`: `cacert`, a file with the CA certificates to trust in
     /// place of the system's; `cert` and `key`, files with the certificate of this client and its private key.
     /// Does not connect yet.
     ///

@@ -61,12 +61,12 @@ impl Client {
     /// is without TLS. Sends nothing yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the address is invalid, or if it is one with TLS and the system trusts no authority.
+    /// [`Error::Invalid`] if the address is invalid, or if it is one with TLS and the system trusts no CA.
     pub fn new(server: &str) -> Result<Self, Error> {
         Self::with_tls(server, &ClientFiles::default())
     }
 
-    /// The same with files for TLS: the authorities to trust, and the certificate of this client. They are read now, and
+    /// The same with files for TLS: the CA certificates to trust, and the client certificate. They are read now, and
     /// not for addresses without TLS.
     ///
     /// # Errors

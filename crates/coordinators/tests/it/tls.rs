@@ -1,4 +1,4 @@
-//! Coordinators over TLS: an authority of their own, and certificates of clients.
+//! Coordinators over TLS, with a private CA and client certificates.
 
 use std::{path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::servers::LEASE;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Elects a leader with these URLs: with the certificate of a client it works, and everything else is refused.
+/// Elects a leader with these URLs: with a client certificate it works, and everything else is refused.
 async fn conforms(scheme: &str, port: u16, folder: &Path) {
     let campaign = Campaign::new("tls/name", "candidate", LEASE);
     let file = |name: &str| folder.join(name).display().to_string();

@@ -34,8 +34,8 @@ pub struct MySqlOptions {
 impl FromStr for MySqlOptions {
     type Err = OpenError;
 
-    /// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With `?require_ssl=true` or the file
-    /// of an authority, `?cacert=FILE`, the connection is by TLS and the server must show who it is;
+    /// Reads `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, or the same with `mariadb://`. With `?require_ssl=true`, or a file
+    /// with CA certificates, `?cacert=FILE`, the connection uses TLS and the server must show who it is;
     /// `&verify_identity=false` and `&verify_ca=false` ask for less. `&cert=FILE&key=FILE` is what the client shows.
     fn from_str(url: &str) -> Result<Self, OpenError> {
         let options = windlass_tls::mysql_options(url).map_err(|error| match error {

@@ -28,7 +28,7 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_TOKEN_FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
 
-    /// File with the certificates of the authorities to trust for https://, in place of the system's
+    /// File with the CA certificates to trust for https://, in place of the system's
     #[arg(long, global = true, value_name = "FILE", env = "WINDLASS_CA_FILE")]
     ca_file: Option<PathBuf>,
 

@@ -93,7 +93,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE", env = "WINDLASS_SERVER_TLS_KEY")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// File with the authorities that issue certificates of clients: each client must show one
+    /// File with the CA certificates for client certificates: each client must show one
     #[arg(long, value_name = "FILE", env = "WINDLASS_SERVER_TLS_CLIENT_CA")]
     pub(crate) tls_client_ca: Option<PathBuf>,
 

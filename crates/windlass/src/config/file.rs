@@ -130,7 +130,7 @@ pub(crate) struct ServerSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) tls_key: Option<PathBuf>,
-    /// File with the authorities that issue certificates of clients.
+    /// File with the CA certificates for client certificates. With it, each client must show one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) tls_client_ca: Option<PathBuf>,

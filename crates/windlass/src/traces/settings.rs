@@ -31,7 +31,7 @@ pub(crate) struct TracesSection {
     /// Headers of each request, such as an API key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<String, String>,
-    /// File with the certificates of the authorities to trust, in place of the system's.
+    /// File with the CA certificates to trust, in place of the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     ca_file: Option<PathBuf>,

@@ -49,7 +49,7 @@ pub(crate) struct WebhookSection {
     /// Networks that it may reach beside the public internet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     networks: Vec<String>,
-    /// File with the certificates of the authorities to trust, in place of the system's.
+    /// File with the CA certificates to trust, in place of the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     ca_file: Option<PathBuf>,

@@ -32,19 +32,19 @@ fn make(folder: &Path, name: &str, more: &[&str]) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// An authority.
+/// A CA.
 pub(super) fn make_authority(folder: &Path, name: &str) {
     make(folder, name, &["-days", "2", "-addext", "basicConstraints=critical,CA:TRUE"]);
 }
 
-/// A certificate of an authority for these names.
+/// A certificate that a CA has issued for these names.
 pub(super) fn make_certificate(folder: &Path, name: &str, authority: &str, names: &str, days: &str) {
     let (certificate, key) = (format!("{authority}.pem"), format!("{authority}.key"));
     let names = format!("subjectAltName={names}");
     make(folder, name, &["-days", days, "-CA", &certificate, "-CAkey", &key, "-addext", &names]);
 }
 
-/// A folder with an authority and the certificate of a server.
+/// A folder with a CA and the certificate of a server.
 pub(super) fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     make_authority(dir.path(), "authority");
@@ -154,7 +154,7 @@ fn a_client_without_the_right_certificate_is_refused_where_one_is_asked_for() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     refused(&site, &[TRUSTED], "--client-cert");
     let said = with(&shown("mallory"));
-    assert!(text(&said.stderr).contains("does not trust the certificate of the client"), "{said:?}");
+    assert!(text(&said.stderr).contains("does not trust the client certificate"), "{said:?}");
     let mixed =
         [("WINDLASS_CLIENT_CERT", "ann.pem".to_owned()), ("WINDLASS_CLIENT_KEY", "mallory.key".to_owned())];
     let said = with(&mixed);

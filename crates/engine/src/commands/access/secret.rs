@@ -55,13 +55,13 @@ impl AccessSecret {
         Self { text: format!("{PREFIX}{id}_{secret}"), id }
     }
 
-    /// The token of a text; `None` if it has not the form of one.
+    /// The token of a text; `None` if it does not have that form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         id_of(text).map(|id| Self { text: text.to_owned(), id })
     }
 
-    /// The id in a text; `None` if it has not the form of a token.
+    /// The id in a text; `None` if the text does not have the form of a token.
     #[must_use]
     pub fn id_in(text: &str) -> Option<AccessTokenId> {
         id_of(text)

@@ -96,7 +96,8 @@ impl DeviceKeeper {
             (Some(device), Some(Ok(message))) => (device, message),
             (_, Some(Err(message))) => return self.refuse(id, &message, now).await,
             (None, _) => {
-                let message = "the step has not the lock of its device: the device is not known";
+                let message =
+                    "the step does not have the lock of its device, because the device is not known";
                 return self.refuse(id, message, now).await;
             }
             // Nothing but jobs is in this queue.

@@ -255,7 +255,7 @@ impl TaskRow {
             )));
         };
         if flow.steps.len() != self.state.steps.len() {
-            return Err(StoreError::Damaged(format!("task {} has not the steps of its flow", self.id)));
+            return Err(StoreError::Damaged(format!("task {} does not have the steps of its flow", self.id)));
         }
         Ok(windlass_core::Task { id: self.id, flow, input: self.input.into(), state: self.state })
     }

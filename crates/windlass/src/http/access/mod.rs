@@ -92,7 +92,7 @@ pub(crate) async fn admit_unsigned(app: &Arc<App>, parts: &mut Parts) -> Result<
 async fn authenticate(app: &App, access: &Access, parts: &Parts) -> Result<Arc<KnownToken>, Refused> {
     let text = bearer(&parts.headers)?;
     let found = match AccessSecret::id_in(text) {
-        None => Err("it has not the form of one, which is wl_ID_SECRET".to_owned()),
+        None => Err("a token has the form wl_ID_SECRET".to_owned()),
         Some(id) => match access.known.find(&app.engine, id).await? {
             Some(known) if is_same_hash(&AccessSecret::hash_of(text), &known.token.hash) => Ok(known),
             _ => Err("it was revoked, or never was one of this server".to_owned()),
