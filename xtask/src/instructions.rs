@@ -3,7 +3,7 @@
 //!
 //! Times on a shared machine vary by a fifth; instructions of the same code and compilers vary by less than a
 //! hundredth, so a change that makes the hot path dearer is seen when it is made. The pieces are the cases of
-//! `crates/stores/examples/instructions`. Each runs twice, once with so many operations more; the difference is
+//! `crates/stores/examples/instructions`. Each runs twice, once with more operations; the difference is
 //! what they cost.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
@@ -50,7 +50,7 @@ struct Kept {
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<Findings> {
     let counted = count(workspace)?;
     let kept = workspace.read(FILE)?;
-    let kept: Kept = toml::from_str(&kept).with_context(|| format!("{FILE}: write it anew with --bless"))?;
+    let kept: Kept = toml::from_str(&kept).with_context(|| format!("{FILE}: write it again with --bless"))?;
     for (case, count) in &counted.counts {
         let change = kept.counts.get(case).map(|kept| format!("{:+.1} %", percent(*count, *kept)));
         println!("{count:>10}  {:>8}  {case}", change.unwrap_or_default());
@@ -136,7 +136,7 @@ fn tools(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     Ok(outputs.iter().filter_map(|output| output.lines().next()).map(str::to_owned).collect())
 }
 
-/// How many instructions a run of a case takes in all. The profile stays beside the program, for
+/// How many instructions a run of a case needs in total. The profile stays beside the program, for
 /// `callgrind_annotate`.
 fn run(program: &Path, case: &str, part: &str) -> anyhow::Result<u64> {
     let folder = program.parent().context("the program has no folder")?;

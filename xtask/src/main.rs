@@ -76,7 +76,7 @@ enum Chore {
         #[arg(long)]
         bless: bool,
     },
-    /// Run the real engine in deterministic worlds that fail; `--help` tells how many and which
+    /// Run the real engine in deterministic worlds that fail; `--help` says how many and which
     #[command(disable_help_flag = true)]
     Sim {
         /// Arguments of the simulator

@@ -67,12 +67,12 @@ impl Workspace {
         }
     }
 
-    /// Builds `windlass` with everything in it, also what its default features leave out, and tells where it is.
+    /// Builds `windlass` with everything in it, also what its default features leave out, and returns where it is.
     pub(crate) fn build_full(&self, options: &[&str]) -> anyhow::Result<PathBuf> {
         self.build(&[&["--package", "windlass", "--features", "full"], options].concat())
     }
 
-    /// Builds a program of the project and tells where it is. `what` says which, as arguments of `cargo build`.
+    /// Builds a program of the project and returns where it is. `what` says which, as arguments of `cargo build`.
     pub(crate) fn build(&self, what: &[&str]) -> anyhow::Result<PathBuf> {
         let build = ["build", "--locked", "--message-format", "json-render-diagnostics"];
         let artifacts = self.output_shown("cargo", &[&build, what].concat())?;

@@ -31,7 +31,7 @@ async fn init_instance(instance: Instance, job: Job) -> Result<Made, Failure> {
 }
 
 async fn clean_instance(_instance: Instance, job: Job) -> Result<(), Failure> {
-    // An undo may run after a step that did nothing, and more than once.
+    // A rollback may run after a step that did nothing, and more than once.
     match tokio::fs::remove_dir_all(format!("instances/{}", job.attempt.task)).await {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => Ok(other?),

@@ -3,7 +3,7 @@
 //! ```text
 //! parent ──Start───▶ child … ──ChildEnded──▶ parent     the step succeeds with its result, or fails with its message
 //! parent ──Cancel──▶ child … ──ChildEnded──▶ parent     the parent started rolling back while the child was running
-//! parent ──Undo────▶ child … ──ChildEnded──▶ parent     the child had succeeded: it rolls back, which rolls the step back
+//! parent ─Rollback─▶ child … ──ChildEnded──▶ parent     the child had succeeded: it rolls back, which rolls the step back
 //! ```
 //!
 //! Each arrow is a message: written in its sender's commit, consumed in its receiver's commit. A child task that did

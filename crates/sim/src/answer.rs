@@ -46,7 +46,7 @@ pub(crate) const KINDS: [&str; 22] = [
 pub(crate) const TAKEN_AWAY: [&str; 12] = [
     "taken away: a pause",
     "taken away: the pause of a queue",
-    "taken away: what a person was to settle",
+    "taken away: what an operator was to settle",
     "taken away: a signal that was missing",
     "taken away: a limit",
     "taken away: who had a lock",

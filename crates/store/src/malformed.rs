@@ -22,7 +22,7 @@ fn check<T>(bytes: &[u8], read: impl Fn(&[u8]) -> Result<T, StoreError>, write: 
         Err(error) => assert!(matches!(error, StoreError::Damaged(ref what) if !what.is_empty()), "{error}"),
         Ok(value) => {
             let written = write(&value);
-            // What is written anew in today's format may have more in it than what an older one could say.
+            // What is written again in today's format may have more in it than what an older one could say.
             if bytes.first() == Some(&stored::FORMAT) {
                 assert!(written.len() <= bytes.len(), "it has grown");
             }

@@ -6,7 +6,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// Set by whoever has news; wakes everyone who waits, and the first to look takes it.
+/// Set when there is news; wakes everyone who waits, and the first to look takes it.
 #[derive(Debug, Default)]
 pub struct Signal {
     state: Mutex<State>,

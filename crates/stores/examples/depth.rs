@@ -1,7 +1,7 @@
 //! What a store costs that holds much: opening it, its memory, and commits beside what waits in it.
 //!
 //! It is filled with delayed tasks, which wait for a time far off, with finished ones, and with ready ones, which wait
-//! for a worker. Opened in another process it then runs tasks of one step, a batch after the other, and tells how
+//! for a worker. Opened in another process it then runs tasks of one step, one batch after the other, and prints how
 //! long they took; then it hands out what is ready.
 //!
 //! ```text
@@ -98,10 +98,10 @@ async fn open(file: &Path) -> Result<(), Box<dyn Error>> {
         run(&store, &flow, ids.by_ref().take(batch)).await?;
         times.push(begun.elapsed());
     }
-    print_times("taken in and ended", RUN, started, times)
+    print_times("accepted and ended", RUN, started, times)
 }
 
-/// Hands out what is ready and takes in that it succeeded, a batch after the other.
+/// Hands out what is ready and accepts its results, one batch after the other.
 async fn hand_out(store: &Resident) -> Result<(), Box<dyn Error>> {
     // Behind the grace in which workers name what they have.
     let now = Now { wall: START, mono: Millis(60_000) };

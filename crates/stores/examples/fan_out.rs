@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs tasks of so many members, one after the other.
+/// Runs tasks with this number of items, one after the other.
 fn measure(members: usize, parallel: u32) -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -73,7 +73,7 @@ fn measure(members: usize, parallel: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One step of members, so many of which are under way at once.
+/// One step with items, of which this number run at once.
 fn flow(parallel: u32) -> Result<Flow, Box<dyn Error>> {
     let run = Action::of_worker(Name::new("bench")?, Name::new("do")?);
     let each = Some(Each { list: "items".into(), parallel });

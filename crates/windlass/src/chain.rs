@@ -105,7 +105,7 @@ mod tests {
             (2, "the flow would start itself for ever: a → b → c → a; remove one of them")
         );
         assert_eq!(said(&flow("a", &["d"]), &others), None);
-        assert_eq!(said(&flow("e", &["d", "d"]), &others), None, "the same twice is no circle");
+        assert_eq!(said(&flow("e", &["d", "d"]), &others), None, "the same twice is not a circle");
         let (step, message) = said(&flow("a", &["a"]), &[]).unwrap();
         assert_eq!((step, &*message), (1, "the flow would start itself for ever: a → a; remove one of them"));
         // The new version counts, not the stored one.

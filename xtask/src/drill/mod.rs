@@ -51,7 +51,7 @@ pub(crate) enum Length {
 }
 
 impl Length {
-    /// What `cargo build` is told, so that programs are as this form wants them.
+    /// The options of `cargo build` for this form.
     fn options(self) -> &'static [&'static str] {
         if self == Self::Long { &["--release"] } else { &[] }
     }

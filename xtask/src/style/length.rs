@@ -6,7 +6,7 @@ use crate::{findings::Findings, workspace::Workspace};
 /// Lines of a source file, its tests not counted.
 const LINES_MAX: usize = 400;
 
-/// Files that may be longer, and why each is one thing all the same.
+/// Files that may be longer, and why each is one thing nevertheless.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
 /// Checks the length of every source file.

@@ -4,7 +4,7 @@ use toml::Table;
 
 use crate::{findings::Findings, metadata::Metadata, workspace::Workspace};
 
-/// The one crate with unsafe code, which is no part of any program: it has the lints of the workspace but that one.
+/// The one crate with unsafe code, which is not part of any program: it has the lints of the workspace but that one.
 const UNSAFE: &str = "windlass-powercut";
 
 /// Checks the manifests.

@@ -91,7 +91,7 @@ pub(crate) struct Desk {
 #[derive(Default)]
 pub(crate) struct Book {
     ready: VecDeque<Attempt>,
-    /// On a queue of a broker, for whoever takes them.
+    /// On a queue of a broker, for any consumer.
     pub(crate) offered: HashMap<String, Attempt>,
     /// What is kept of messages that are too large, by token.
     pub(crate) kept: HashMap<String, serde_json::Value>,
@@ -126,7 +126,7 @@ pub(crate) struct Book {
     pub(crate) lose_attempts: u32,
     /// Answer every call with this refusal.
     pub(crate) refuse: Option<Problem>,
-    /// Answer with this refusal to whoever asks for what is kept.
+    /// Answer requests for what is kept with this refusal.
     pub(crate) refuse_kept: Option<Problem>,
     /// Find final reports of these tokens malformed while they say `succeeded`.
     pub(crate) invalid: HashSet<String>,

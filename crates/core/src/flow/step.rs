@@ -151,8 +151,8 @@ impl StepDefinition {
         }
         if let Doer::Signal { .. } = self.run.doer {
             let unfit = [
-                ("rollback", self.rollback.is_some(), "it waits and does nothing that could be undone"),
-                ("each", self.each.is_some(), "one signal would not tell which member it is for"),
+                ("rollback", self.rollback.is_some(), "it waits, and there is nothing to roll back"),
+                ("each", self.each.is_some(), "a signal does not say for which item it is"),
                 ("locks", !self.locks.is_empty(), "the locks would be held for as long as nobody sends it"),
             ];
             if let Some((name, _, why)) = unfit.iter().find(|(_, there, _)| *there) {

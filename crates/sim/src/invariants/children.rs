@@ -44,7 +44,7 @@ impl Invariant for Children {
                 .any(|event| matches!(event.kind, EventKind::TaskRollingBack { .. }))
                 && truth.tasks.get(&task.id).is_some_and(|known| known.before.is_ended())
             {
-                world.count("child undone");
+                world.count("child rolled back");
             }
         }
         self.check_end(task, truth)

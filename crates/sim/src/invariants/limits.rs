@@ -148,7 +148,7 @@ impl Limits {
                     && self.is_held(run, truth)
             };
             let others: Vec<&Run> = self.runs.values().filter(counts).collect();
-            world.count("limit: by what is in hands");
+            world.count("limit: by what is running");
             if others.len() >= most as usize {
                 let others: Vec<_> = others.iter().map(|run| (run.worker, run.id.task, run.id.key)).collect();
                 let message = format!(

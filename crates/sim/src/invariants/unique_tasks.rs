@@ -105,7 +105,7 @@ impl UniqueTasks {
         };
         let Some(first) = self.newest.insert((task.flow.name.clone(), key), task.id) else { return Ok(()) };
         let Some(first) = truth.tasks.get(&first).map(|known| &*known.task) else { return Ok(()) };
-        world.count("unique: another one taken in");
+        world.count("unique: another one accepted");
         let overrides = |event: &Event| matches!(event.kind, EventKind::UniqueOverridden { .. });
         // Submits are not deduplicated to an unreadable task.
         if change.events.iter().any(overrides) || truth.is_damaged(first.id) {

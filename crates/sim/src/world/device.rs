@@ -218,7 +218,7 @@ impl Device {
         }
         let error = StoreError::Unavailable("input or output error".to_owned());
         if operation.is_write() && world.chance(500) {
-            world.count("fault: written, but told as failed");
+            world.count("fault: written, but reported as failed");
             Fate::DoneUntold(error)
         } else {
             world.count("fault: store error");

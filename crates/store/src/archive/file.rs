@@ -12,7 +12,7 @@ use super::{
 /// What every export begins with, before the number of its format.
 const TITLE: &str = "windlass-export ";
 
-/// So many records are between two times that it is told how far it is.
+/// The number of records between two reports of the progress.
 const TOLD_EVERY: u64 = 100_000;
 
 /// No first line of an export is longer.
@@ -125,7 +125,7 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// How much it was so far, told from time to time.
+/// How much it was so far, reported from time to time.
 struct Tally<'p> {
     totals: Totals,
     records: u64,

@@ -42,7 +42,7 @@ const GIVES_BACK: SessionId = SessionId(1);
 /// Reads all that is in the file into an empty store, which no server has open.
 ///
 /// # Errors
-/// When the file is not whole or the store does not take it. What was read by then is in the store: whoever asked
+/// When the file is not whole or the store does not take it. What was read by then is in the store: the caller
 /// clears it.
 pub async fn import(
     store: &dyn Store,
@@ -160,7 +160,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// A change that sends a message, whoever its sender is: that of a lock that is not kept.
+    /// A change that sends a message, with any sender: that of a lock that is not kept.
     fn sending(&self, envelope: Envelope) -> Result<LockChange, ArchiveError> {
         let MessageId { sender, .. } = &envelope.id;
         let name = match sender {
@@ -331,8 +331,8 @@ impl Import<'_> {
         }
     }
 
-    /// Tasks beside older ones that are the same: children that had succeeded and are undone now, while these were taken
-    /// in. The older ones are in the store already and stand for those to come until they have ended; these stand for none.
+    /// Tasks beside older ones that are the same: children that had succeeded and are rolled back now, while these were
+    /// accepted. The older ones are in the store already, and later ones are deduplicated to them until they have ended; to these none is.
     async fn commit_repeated(&mut self, mut changes: Vec<TaskChange>) -> Result<(), ArchiveError> {
         let repeated: BTreeSet<TaskId> = changes.iter().map(|change| change.task.id).collect();
         let parked = self.parked.iter_mut().filter(|change| repeated.contains(&change.task.id));

@@ -32,7 +32,7 @@ pub enum ArchiveError {
     #[error(transparent)]
     File(#[from] io::Error),
     /// It is something else.
-    #[error("this is no export of a store: it does not begin as `windlass export` writes it")]
+    #[error("this is not an export of a store: it does not begin as `windlass export` writes it")]
     Foreign,
     /// A newer program wrote it.
     #[error(

@@ -1,5 +1,5 @@
-//! A task of which something is to be announced comes into a store by several changes, as it came to be: what each of them
-//! announces is told apart by that.
+//! A task of which something is to be announced comes into a store by several changes, in their order: so it is known what
+//! each of them announces.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ pub(super) enum Record {
     Key { scope: [u8; 32], fingerprint: [u8; 32], task: TaskId, at: Timestamp },
     /// Nothing follows.
     End { totals: Totals, digest: [u8; 32] },
-    /// So many events of a task, after that one, that are to be announced: before the task, those that happened first
+    /// The number of events of a task, after that one, that are to be announced: before the task, those that happened first
     /// before others. New with format 2.
     Unannounced { task: TaskId, after: u64, count: u64 },
     /// The floor of locks, first of all. New with format 3.

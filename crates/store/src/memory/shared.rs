@@ -57,7 +57,7 @@ impl SharedStore {
         Some(Announced { task: first.task, after: first.after })
     }
 
-    /// Tells the other handles that there is something new.
+    /// Notifies the other handles that there is something new.
     fn tell_others(&self, rows: &mut Rows) {
         rows.news.retain(|news| news.strong_count() > 0);
         let others = rows.news.iter().filter_map(Weak::upgrade);

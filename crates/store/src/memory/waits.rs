@@ -184,7 +184,7 @@ impl Waits {
             || self.starts.next_start(limit, key, now).is_some()
     }
 
-    /// The attempts in hands that count under a limit, oldest first: under a key, or under any.
+    /// The running attempts that count under a limit, oldest first: under a key, or under any.
     fn holders(&self, limit: &Limit, of: Option<Option<&str>>) -> Vec<LimitHolder> {
         let rows = self.rows.iter().flat_map(|(task, rows)| rows.values().map(|row| (*task, row)));
         let holder = |(task, row): (TaskId, &WaitRow)| {

@@ -47,7 +47,7 @@ pub trait Snapshot: Send {
         limit: usize,
     ) -> Result<Vec<KeyChange>, StoreError>;
 
-    /// How many tasks applications had enqueued that no server had taken in.
+    /// How many tasks applications had enqueued that no server had imported.
     async fn enqueued(&mut self) -> Result<u64, StoreError>;
 }
 
@@ -65,7 +65,7 @@ pub trait RowSnapshot: Snapshot {
 /// The way to a database past its servers, as it is now.
 #[async_trait]
 pub trait Archive: Send {
-    /// How many tasks applications enqueued that no server has taken in yet.
+    /// How many tasks applications enqueued that no server has imported yet.
     async fn enqueued(&mut self) -> Result<u64, StoreError>;
 
     /// Whether nothing is in it.

@@ -44,7 +44,7 @@ pub enum Change {
     Logs(Vec<LogLine>),
     /// These were announced and leave the outbox. An event that has left it already does not conflict.
     Announced(Vec<Announced>),
-    /// Nothing changes, but something is written all the same: whoever asks whether the store writes asks so.
+    /// Nothing changes, but something is written nevertheless: a check whether the store can write.
     Probe,
 }
 
@@ -83,7 +83,7 @@ impl From<TaskChange> for Change {
 pub struct TaskChange {
     /// The number of events the task must have now; 0 for a new one.
     pub before: u64,
-    /// The state of the store in which it was decided, as [`Loaded::generation`](super::Loaded::generation) told.
+    /// The state of the store in which it was decided, as in [`Loaded::generation`](super::Loaded::generation).
     pub generation: u64,
     /// The task afterwards.
     pub task: Arc<Task>,
@@ -208,8 +208,8 @@ pub struct SubmitKey {
     pub fingerprint: [u8; 32],
 }
 
-/// An idempotency key names a task that was there already and stands for the one that was submitted: whoever submits it
-/// again under the key gets that task, even once the task would no longer be found as a duplicate. The key is kept as those are whose
+/// An idempotency key names a task that was there already, to which the submitted one was deduplicated. A submit
+/// under the key gets that task again, even once the task would no longer be found as a duplicate. The key is kept as those are whose
 /// tasks were deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChange {
@@ -347,7 +347,7 @@ pub enum Outcome {
     Conflict,
     /// A session was heard of from which a [`LostClaim`] was to be taken, or has it no more. Nothing was changed.
     Heard,
-    /// A task that is the same stands for the new one.
+    /// The new task is deduplicated to a task that is the same.
     Repeats {
         /// That task.
         task: TaskId,

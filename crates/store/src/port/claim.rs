@@ -20,7 +20,7 @@ pub struct Claim {
     pub at: Timestamp,
 }
 
-/// A worker's session: the UUID it made. It is a secret: whoever knows it can take the worker's attempts. It is shown by its
+/// A worker's session: the UUID it made. It is a secret: a client that knows it can take the worker's attempts. It is shown by its
 /// [`Display`](fmt::Display) form alone, from which it cannot be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u128);
@@ -34,7 +34,7 @@ impl SessionId {
     pub const AFAR: Self = Self(Self::OWN);
 
     /// The session of a queue publisher: it has attempts in order to offer them to others on a broker. `place` says which queue of
-    /// which broker it is for which module; `chance` tells it from other queue publishers there.
+    /// which broker it is for which module; `chance` distinguishes it from other queue publishers there.
     #[must_use]
     pub fn publisher(place: &str, chance: u64) -> Self {
         let chance = (chance as u32).max(1);
@@ -47,8 +47,8 @@ impl SessionId {
         self.is_publisher() && other.is_publisher() && self.0 >> 32 == other.0 >> 32
     }
 
-    /// Whether it is a queue publisher's. What a queue publisher has nobody has begun, so its time does not run, and whoever says that he
-    /// has it takes it from the queue publisher.
+    /// Whether it is a queue publisher's. What a queue publisher has nobody has begun, so its time does not run, and a
+    /// session that says it has it takes it from the queue publisher.
     #[must_use]
     pub fn is_publisher(self) -> bool {
         self.is_own() && self != Self::AFAR
@@ -145,7 +145,7 @@ pub struct Ask {
 pub struct Leave {
     /// What became ready at this time or later; nothing = nothing is left.
     pub since: Option<Timestamp>,
-    /// What is of these tasks is claimed all the same.
+    /// Attempts of these tasks are claimed nevertheless.
     pub but: Vec<TaskId>,
 }
 
@@ -161,13 +161,13 @@ pub enum Adoption {
 /// A session was heard of, or a poll of it ended.
 ///
 /// Of an attached session it is known by its open poll that it is there. It may talk to several servers at once, and
-/// each knows only of its own calls; so the store keeps the highest number of a poll it was told of, and whether that
-/// one is open. What is told of an earlier poll changes neither.
+/// each knows only of its own calls; so the store keeps the highest poll number that was reported, and whether that
+/// one is open. A report of an earlier poll changes neither.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRenewal {
     /// Which.
     pub session: SessionId,
-    /// What is told of its poll.
+    /// The report of its poll.
     pub poll: PollState,
     /// How long it may be silent from now while its last poll is open.
     pub lease: Millis,
@@ -177,12 +177,12 @@ pub struct SessionRenewal {
     pub worker: Option<Arc<WorkerState>>,
 }
 
-/// What is told of a session's poll.
+/// The report of a session's poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollState {
     /// Nothing: what is known of it stands.
     Unknown,
-    /// The poll with this number is open, or was answered and the next one may be at another server. One that was told to be
+    /// The poll with this number is open, or was answered and the next one may be at another server. One that was reported as
     /// closed stays so.
     Open(u64),
     /// The poll with this number is open no more, and no other is expected: its connection went away, or another poll would
@@ -216,11 +216,11 @@ pub struct LostClaim {
     pub at: Millis,
 }
 
-/// How often in a row a session gets a new lease because its server was away, without being heard of in between. A server
-/// that is away again and again would otherwise keep attempts of dead workers from others for ever.
+/// How often in a row a session gets a new lease because its server was unavailable, without being heard of in between. A server
+/// that is unavailable again and again would otherwise keep attempts of dead workers from others for ever.
 pub const EXTENSIONS_MAX: u8 = 2;
 
-/// What a worker says of itself.
+/// What a worker reports about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerState {
     /// Its name.
@@ -240,7 +240,7 @@ pub struct WorkerState {
 pub struct SessionState {
     /// Which.
     pub session: SessionId,
-    /// What it says of itself.
+    /// What it reports about itself.
     pub worker: WorkerState,
     /// How many attempts it has.
     pub running: u32,

@@ -23,7 +23,7 @@ impl Now {
     }
 }
 
-/// Tells the time.
+/// Returns the time.
 pub trait Clock {
     /// This instant.
     fn now(&self) -> Now;

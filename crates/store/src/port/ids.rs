@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use windlass_core::{TaskId, Timestamp};
 
 /// Makes UUIDs of version 7 that grow within one server: 48 bits of milliseconds, a counter of 26 bits within
-/// the millisecond, and 48 random bits that tell servers apart.
+/// the millisecond, and 48 random bits that distinguish servers.
 #[derive(Debug)]
 pub struct TaskIds {
     last: Mutex<(i64, u32)>,
@@ -13,7 +13,7 @@ pub struct TaskIds {
 }
 
 impl TaskIds {
-    /// Ids of a server; `random` tells it apart from others.
+    /// Ids of a server; `random` distinguishes it from others.
     #[must_use]
     pub fn new(random: u64) -> Self {
         Self { last: Mutex::new((0, 0)), random }

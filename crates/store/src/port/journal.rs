@@ -102,7 +102,7 @@ pub struct SizeQuery {
     pub kind: JournalKind,
     /// Only those of entries after this time and number.
     pub after: Option<(Timestamp, u64)>,
-    /// At most so many.
+    /// The maximum number.
     pub limit: usize,
 }
 
@@ -115,6 +115,6 @@ pub struct JournalQuery {
     pub subject: Option<Name>,
     /// Only those with numbers below this one.
     pub before: Option<u64>,
-    /// At most so many.
+    /// The maximum number.
     pub limit: usize,
 }

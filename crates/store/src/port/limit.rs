@@ -1,4 +1,4 @@
-//! Limits: how many attempts of a queue may be in hands at once, and how many may begin in a span of time.
+//! Limits: how many attempts of a queue may run at once, and how many may begin in a span of time.
 
 use windlass_core::{Millis, Name, Ready, SPAN_MAX, Timestamp};
 
@@ -18,22 +18,22 @@ pub struct Limit {
     pub command: Option<Name>,
     /// Attempts of each key are counted for themselves, and those without a key are not.
     pub per_key: bool,
-    /// So many may be in hands at once.
+    /// The maximum number that may run at once.
     pub running: Option<u32>,
-    /// So many may begin in a span of time.
+    /// The maximum number that may begin in a span of time.
     pub starts: Option<Starts>,
 }
 
 /// How many attempts may begin in a span of time, wherever the span begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Starts {
-    /// So many,
+    /// This number,
     pub count: u32,
     /// in so long.
     pub per: Millis,
 }
 
-/// A limit is set, or is no more.
+/// A limit is set, or was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitChange {
     /// Which.
@@ -47,13 +47,13 @@ pub struct LimitChange {
 pub struct LimitState {
     /// The limit.
     pub limit: Limit,
-    /// Attempts in hands.
+    /// Running attempts.
     pub running: u64,
     /// Attempts that began within the last span.
     pub started: u64,
     /// Of a limit by starts that is reached: when the next may begin.
     pub next_start_at: Option<Timestamp>,
-    /// Who has the attempts in hands, oldest first.
+    /// Who has the running attempts, oldest first.
     pub holders: Vec<LimitHolder>,
 }
 

@@ -103,7 +103,7 @@ fn is_same_number(one: &str, other: &str) -> bool {
     number(one).is_some_and(|one| number(other) == Some(one))
 }
 
-/// The first byte of a value, which tells what it is.
+/// The first byte of a value: its type.
 fn kind(text: &str) -> Option<u8> {
     text.trim_start().bytes().next()
 }

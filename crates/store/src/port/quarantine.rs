@@ -13,7 +13,7 @@ use windlass_core::TaskId;
 
 use super::StoreError;
 
-/// Damaged tasks that a store remembers. Rows of more than so many tasks are still left out wherever they are met, but
+/// Damaged tasks that a store remembers. Rows of more than this number of tasks are still left out wherever they are met, but
 /// raise no alarms: the database as a whole is damaged then, and `windlass doctor` lists what is.
 pub const QUARANTINE_MAX: usize = 10_000;
 

@@ -17,7 +17,7 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// A server as it says of itself, and when it was last heard of.
+/// A server as it reports itself, and when it was last heard of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerState {
     /// Which.
@@ -47,7 +47,7 @@ impl ServerState {
 /// A server that was not heard of for so long is taken for gone.
 pub const SERVER_SILENT_AFTER: Millis = Millis::from_secs(5);
 
-/// A server that was not heard of for so long is no longer listed.
+/// A server that was not heard of for this long is not listed any longer.
 pub const SERVER_FORGOTTEN_AFTER: Millis = Millis::from_secs(300);
 
 /// What only one server at a time is to do. The others would do it as well as that one, but all of them at once would

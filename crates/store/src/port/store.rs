@@ -150,7 +150,7 @@ pub struct Loaded {
     pub handed_out: BTreeSet<ActKey>,
     /// Acts whose current attempt a worker may still have and is given time to name, after a start.
     pub awaited: BTreeSet<ActKey>,
-    /// Grows when the store lost what it had told before it was on disk, and went back to what is there. A
+    /// Grows when the store lost what it had reported before it was on disk, and went back to what is there. A
     /// version may come again then; a change that was decided before is a conflict.
     pub generation: u64,
 }

@@ -1,4 +1,4 @@
-//! Unique tasks: of those that are the same, one is taken in and stands for the others.
+//! Unique tasks: of those that are the same, one is accepted and the others are deduplicated to it.
 
 use windlass_core::{
     During, EventKind, Name, Parent, Phase, Task,
@@ -38,7 +38,7 @@ impl TaskChange {
         self.events.iter().any(|event| matches!(event.kind, EventKind::UniqueOverridden { .. }))
     }
 
-    /// Whether `first`, which has the same key, stands for the new task. `is_held` tells that a session has an attempt
+    /// Whether `first`, which has the same key, replaces the new task. `is_held` says that a session has an attempt
     /// of it.
     #[must_use]
     pub fn is_stood_for_by(&self, first: &Task, is_held: bool) -> bool {

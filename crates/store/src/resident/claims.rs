@@ -152,7 +152,7 @@ impl Claims {
         self.claims.iter().map(|((task, _), held)| (*task, held))
     }
 
-    /// All claims with their tasks, for a scheduler that is built anew.
+    /// All claims with their tasks, for a scheduler that is built again.
     pub(super) fn into_all(self) -> impl Iterator<Item = (TaskId, Held)> {
         self.claims.into_iter().map(|((task, _), held)| (task, held))
     }

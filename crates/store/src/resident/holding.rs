@@ -70,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// Gives an attempt to a session that says it has it, whoever had it before.
+    /// Gives an attempt to a session that says it has it, also if another session had it before.
     pub(super) fn give_to(&mut self, session: SessionId, id: AttemptId, now: Now) -> Option<Claimed> {
         self.take_from_holder(id.task, id.key);
         self.scheduler.recovered.remove(&(id.task, id.key));

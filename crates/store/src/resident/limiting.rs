@@ -28,7 +28,7 @@ impl Queues {
         }
     }
 
-    /// An attempt is in hands no more.
+    /// An attempt does not run any more.
     pub(super) fn let_go(&mut self, held: &Held) {
         let queue = self.queue(&held.line.module);
         queue.running = queue.running.saturating_sub(1);
@@ -58,7 +58,7 @@ impl Queues {
         queue.let_all_stand();
     }
 
-    /// A limit is no more.
+    /// A limit was removed.
     pub(super) fn remove_limit(&mut self, name: &Name) -> Option<LimitUse> {
         self.modules.values_mut().find_map(|queue| {
             let index = queue.limits.iter().position(|used| used.limit.name == *name)?;
@@ -105,7 +105,7 @@ impl super::queue::Queue {
 }
 
 impl Scheduler {
-    /// Sets a limit, or removes it. What is in hands counts at once.
+    /// Sets a limit, or removes it. Running attempts count at once.
     pub(super) fn set_limit(&mut self, change: &LimitChange) {
         let before = self.queues.remove_limit(&change.name);
         let Some(limit) = &change.limit else { return };

@@ -29,7 +29,7 @@ pub(super) struct LimitUse {
 /// How many attempts count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count {
-    /// In hands.
+    /// Running attempts.
     pub(super) running: u32,
     /// Begun within the last span.
     pub(super) started: u32,
@@ -52,19 +52,19 @@ impl LimitUse {
             && self.limit.counts(command, key).is_some_and(|key| self.is_reached(key))
     }
 
-    /// Whether no more attempts of this key may be in hands, or begin.
+    /// Whether no more attempts of this key may run, or begin.
     pub(super) fn is_reached(&self, key: Option<&str>) -> bool {
         let Count { running, started } = self.count(key);
         self.limit.running.is_some_and(|most| running >= most)
             || self.limit.starts.is_some_and(|starts| started >= starts.count)
     }
 
-    /// An attempt is in hands, from now on or still.
+    /// An attempt runs, from now on or still.
     pub(super) fn hold(&mut self, command: &Name, key: Option<&Key>) {
         self.change(command, key, |count| count.running += 1);
     }
 
-    /// An attempt is in hands no more.
+    /// An attempt does not run any more.
     pub(super) fn let_go(&mut self, command: &Name, key: Option<&Key>) {
         self.change(command, key, |count| count.running = count.running.saturating_sub(1));
     }
@@ -96,7 +96,7 @@ impl LimitUse {
         }
     }
 
-    /// Forgets what began longer than a span ago. Tells the keys that may go on.
+    /// Forgets what began longer than a span ago. Returns the keys that may go on.
     pub(super) fn pass(&mut self, now: Millis) -> Vec<Key> {
         let Some(Starts { per, .. }) = self.limit.starts else { return Vec::new() };
         let mut keys = Vec::new();

@@ -65,7 +65,7 @@ impl Scheduler {
         }
         for (index, effect) in change.waits.iter().enumerate() {
             let Effect::Wait(published) = effect else { continue };
-            // Several commands may have made the change: the last one that names the act tells what it waits for.
+            // Several commands may have made the change: the last one that names the act decides what it waits for.
             let is_last = !change.waits[index + 1..].iter().any(|later| wakeup(later) == Some(published.key));
             let still_waits = is_last
                 && (is_latest || self.still_waits(id, published))

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     pub(super) modules: BTreeMap<Name, Queue>,
-    /// Workers are given time to name what they have: until then it is not known what is in hands.
+    /// Workers are given time to name what they have: until then it is not known what is running.
     pub(super) awaits_holders: bool,
 }
 

@@ -1,14 +1,14 @@
 //! Tasks at rest: those that nothing will wake soon are on disk only.
 //!
 //! A task leaves memory when the change that lets it rest is on disk, and comes back before it is changed or
-//! due. Whoever reads the disk for what is not in memory tells so before ([`Reads`]): what comes
+//! due. A read of the disk for what is not in memory is announced before ([`Reads`]): what comes
 //! back meanwhile, or is written meanwhile, stays until the read is over. What was written before may leave all the
 //! time, as the read finds it. So a task is always found in one of the two, and what was read of one that is not in
 //! memory is what it is.
 //!
 //! Parameters and results leave the same way (see [`bodies`](super::bodies)).
 //!
-//! Whoever brings back all up to a place, in a line or in the order of waking, says so in the same breath
+//! A caller that brings back all up to a place, in a line or in the order of waking, says so in the same breath
 //! ([`Standing::move_reach`](super::standing::Standing::move_reach), [`Scheduler::awake_until`]): what is up to
 //! there leaves no more, whatever was decided before.
 
@@ -88,7 +88,7 @@ impl Default for RestPolicy {
 /// How a task rests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rest {
-    /// When it must be woken; nothing = it waits for a person.
+    /// When it must be woken; nothing = it waits for an operator.
     pub wake_at: Option<Timestamp>,
     /// No current attempt of it was ever handed out. Otherwise each of them may have been.
     pub never_handed_out: bool,
@@ -244,7 +244,7 @@ impl Scheduler {
         if wake_at.is_some_and(|wake_at| wake_at <= horizon) {
             return None;
         }
-        // What rows cannot tell exactly stays in memory.
+        // What rows do not say exactly stays in memory.
         let never_handed_out = entry.handed_out.is_empty();
         let is_known = never_handed_out || entry.handed_out == may_have_been_handed_out(task);
         is_known.then_some(Rest { wake_at, never_handed_out, line })

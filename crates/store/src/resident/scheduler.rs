@@ -251,7 +251,7 @@ impl Scheduler {
     }
 }
 
-/// What an effect is about, if it tells what something waits for.
+/// What an effect is about, if it says what something waits for.
 pub(super) fn wakeup(effect: &Effect) -> Option<Wakeup> {
     match effect {
         Effect::Wait(waiting) => Some(waiting.key),

@@ -59,7 +59,7 @@ impl Standing {
         self.limit == LinePlace::LAST
     }
 
-    /// Whether an attempt may rest behind a head of so many.
+    /// Whether an attempt may rest behind a head of this number.
     pub(super) fn is_deep(&self, head: usize) -> bool {
         !self.is_whole() || self.places.len() >= head
     }

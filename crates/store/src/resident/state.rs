@@ -37,7 +37,7 @@ pub struct Resident {
     pub(super) quarantine: Quarantine,
     latest_at: Timestamp,
     inner: Mutex<Inner>,
-    /// Only one commit at a time builds the scheduler anew.
+    /// Only one commit at a time builds the scheduler again.
     rebuilding: futures_util::lock::Mutex<()>,
     pub(super) rest: RestPolicy,
     /// Only one at a time brings tasks back that rest.
@@ -59,7 +59,7 @@ pub(super) struct Inner {
     pub(super) grace: Grace,
     /// The next claim number. It begins with the boot epoch, so it grows over restarts as well.
     pub(super) next_claim: u64,
-    /// The latest time that was told.
+    /// The latest time that was passed in.
     latest: Now,
 }
 
@@ -264,7 +264,7 @@ impl Resident {
             batch,
             Box::new(move |result| {
                 state.store(if result.is_ok() { WRITTEN } else { FAILED }, Ordering::Release);
-                // Nobody waits any more when the commit's future was dropped; the state tells all the same.
+                // Nobody waits any more when the commit's future was dropped; the state reports it nevertheless.
                 let _ = sender.send(result);
             }),
         );
@@ -340,7 +340,7 @@ impl Inner {
         }
     }
 
-    /// The time by now, as far as it was told: a call may have waited for a disk since it began. What it hands out
+    /// The time by now, as far as it was passed in: a call may have waited for a disk since it began. What it hands out
     /// then must not have used up its time already.
     pub(super) fn by_now(&mut self, now: Now) -> Now {
         if now.mono >= self.latest.mono {

@@ -117,7 +117,7 @@ impl Store for Resident {
     }
 
     async fn due(&self, now: Now, limit: usize) -> Result<Vec<Due>, StoreError> {
-        // Asked for at every turn: after a failed write this is what reads the rows anew when nobody else comes.
+        // Asked for at every turn: after a failed write this is what reads the rows again when nobody else comes.
         self.current_generation().await?;
         self.wake_due(now, limit).await?;
         let mut inner = self.inner();

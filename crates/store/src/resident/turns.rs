@@ -9,7 +9,7 @@
 //! c: ● ●
 //! ```
 //!
-//! Whoever looks for the next turn has keys stand aside that are at a limit, until something counts less under it. Keys that
+//! The search for the next turn puts keys aside that are at a limit, until something counts less under it. Keys that
 //! came after the round began are looked at once in it.
 
 use std::{

@@ -23,7 +23,7 @@ pub(super) struct Leaving {
 }
 
 impl Scheduler {
-    /// A new task whose flow is to be told from others by its name has it, also where it went before: as the change
+    /// A new task whose flow is to be distinguished by its name has it, also where it went before: as the change
     /// that writes it.
     pub(super) fn bring_along(&mut self, change: &Change) -> Option<Change> {
         let Change::Task(change) = change else { return None };
@@ -71,7 +71,7 @@ impl Scheduler {
 }
 
 impl Resident {
-    /// Forgets at most `limit` flows that came with tasks and have none any more. Tells how many went.
+    /// Forgets at most `limit` flows that came with tasks and have none any more. Returns how many were deleted.
     pub(super) async fn sweep_flows(&self, limit: usize) -> Result<usize, StoreError> {
         if limit == 0 {
             return Ok(0);

@@ -91,12 +91,12 @@ impl Resident {
         Ok(())
     }
 
-    /// Brings back what stands next in lines that run short of what `claim requests` may take. Tells whether any did.
+    /// Brings back what stands next in lines that run short of what `claim requests` may take. Returns whether any did.
     pub(super) async fn refill(&self, claim_requests: &[ClaimRequest]) -> Result<bool, StoreError> {
         self.refill_lines(|queues| queues.short(claim_requests, self.rest.head)).await
     }
 
-    /// Brings back what stands next in lines, as long as `next` names one. Tells whether it did, or waited for
+    /// Brings back what stands next in lines, as long as `next` names one. Returns whether it did, or waited for
     /// somebody else who did.
     pub(super) async fn refill_lines(
         &self,
@@ -195,7 +195,7 @@ impl Scheduler {
     }
 
     /// A task that rests is in memory again. What is in memory already is newer. One that has ended is brought back
-    /// where it is to change, as a child that is undone; if it does not, it leaves again. False = it is damaged, and
+    /// where it is to change, as a child that is rolled back; if it does not, it leaves again. False = it is damaged, and
     /// stays where it is.
     fn wake(&mut self, row: ReadTask, quarantine: &Quarantine) -> Result<bool, StoreError> {
         let row = match row {

@@ -17,7 +17,7 @@ const STEPS: usize = 3;
 /// Changes in a batch, as a busy server has them.
 pub(crate) const BATCH: usize = 100;
 
-/// Three steps one after the other; each can be undone.
+/// Three steps one after the other; each can be rolled back.
 pub(crate) fn flow(retry: Retry) -> Result<Arc<Flow>, Box<dyn Error>> {
     work::flow(STEPS, retry)
 }

@@ -7,7 +7,7 @@
 //! cargo run --release --example instructions -- CASE measured does the same, then the operations
 //! ```
 //!
-//! The second run does exactly so many operations more than the first, so the difference of their instructions
+//! The second run does exactly this number of operations more than the first, so the difference of their instructions
 //! is what the operations cost, whatever the start, the preparation and the threads around them do.
 
 mod encoding;

@@ -81,7 +81,7 @@ fn commits(part: Part, claims: Claims) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// One of what is in hands, and one of what begins in a second: so much that nothing ever waits for them.
+/// One of what is running, and one of what begins in a second: so high that nothing ever waits for them.
 fn limits(module: &Name) -> Result<Vec<LimitChange>, Box<dyn Error>> {
     let limit = |name: &str, running, starts| -> Result<LimitChange, Box<dyn Error>> {
         let (name, queue) = (Name::new(name)?, module.clone());

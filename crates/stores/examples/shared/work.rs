@@ -8,7 +8,7 @@ use windlass_core::{
 };
 use windlass_store::TaskChange;
 
-/// So many steps one after the other; each can be undone.
+/// This number of steps one after the other; each can be rolled back.
 pub(crate) fn flow(steps: usize, retry: Retry) -> Result<Arc<Flow>, Box<dyn Error>> {
     let action = |command: &str| -> Result<Action, Box<dyn Error>> {
         let doer = Action::of_worker(Name::new("bench")?, Name::new(command)?);

@@ -152,7 +152,7 @@ impl rows::Database for Database {
 
 /// A connection. When it is dropped within a transaction or in the middle of an answer it is closed, which ends that.
 pub struct Connection {
-    /// Nothing while an answer is on its way: whoever stops listening then takes the connection with them.
+    /// Nothing while an answer is on its way: a caller that stops waiting then takes the connection along.
     link: Option<Numbered>,
     /// A transaction may be open.
     is_open: bool,

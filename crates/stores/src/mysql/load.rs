@@ -171,6 +171,6 @@ fn task_head(row: &Row) -> Result<TaskParts, Fault> {
 }
 
 fn text(row: &Row, column: usize) -> Result<String, Fault> {
-    let text = row.text(column).map_err(|_| damaged("what was written as JSON is no text"))?;
+    let text = row.text(column).map_err(|_| damaged("what was written as JSON is not text"))?;
     Ok(text.to_owned())
 }

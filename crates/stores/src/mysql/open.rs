@@ -67,6 +67,11 @@ impl MySqlOptions {
         format!("{user}@{host}:{port}/{}", self.options.db_name().unwrap_or("?"))
     }
 
+    /// The same in the driver's form.
+    pub(super) fn get(&self) -> Opts {
+        self.options.clone()
+    }
+
     /// Makes a connection that is not in the pool.
     pub(super) async fn connect(&self) -> Result<Conn, OpenError> {
         let conn = timeout(CONNECT_MAX, Conn::new(self.options.clone())).await;
@@ -154,12 +159,12 @@ async fn open_in_time(options: &MySqlOptions) -> Result<Opened, OpenError> {
         .map_err(failed)?;
     let is_mariadb = check(&settings.into_iter().collect(), options)?;
     let token_key = migrate(&mut conn, random_bytes()?).await?;
-    // It has told all that is wanted of it.
+    // It has returned all that is wanted of it.
     let _ = conn.disconnect().await;
     Ok(Opened { database: Database::new(options.options.clone(), is_mariadb), token_key })
 }
 
-/// Whether it is a server that we can work on. Tells whether it is MariaDB.
+/// Whether it is a server that we can work on. Returns whether it is MariaDB.
 fn check(settings: &HashMap<String, String>, options: &MySqlOptions) -> Result<bool, OpenError> {
     let unusable = |why: String| Err(OpenError::Unusable { place: options.place(), why });
     let get = |name: &str| settings.get(name).map_or("", String::as_str);

@@ -1,10 +1,12 @@
 //! What only exports read.
 
+use std::sync::Arc;
+
 use windlass_core::TaskId;
 
 use super::{
     connection::Connection,
-    news::News,
+    news::{News, Notifier},
     open::{MySqlOptions, Opened, open},
     script::{Cell, Script, cells},
     store::MySqlStore,
@@ -33,7 +35,12 @@ impl MySqlSnapshot {
     /// Why it cannot be used, and what to do.
     pub async fn open(options: &MySqlOptions) -> Result<Self, OpenError> {
         let Opened { database, token_key } = open(options).await?;
-        let store = MySqlStore::over(database.snapshot(), (), News, token_key);
+        let store = MySqlStore::over(
+            database.snapshot(),
+            Arc::new(Notifier::new(options.clone())),
+            News::none(),
+            token_key,
+        );
         Self::take(store).await.map_err(|error| OpenError::Snapshot(error.to_string()))
     }
 }

@@ -8,7 +8,7 @@ use windlass_store::{Archive, RowSnapshot, Store};
 use super::{
     connection::Connection,
     direct::DirectConnection,
-    news::News,
+    news::{News, Notifier},
     open::{MySqlOptions, Opened, open},
     snapshot::MySqlSnapshot,
 };
@@ -32,7 +32,9 @@ impl MySqlStore {
     /// Why it cannot be used, and what to do.
     pub async fn open(options: &MySqlOptions) -> Result<Self, OpenError> {
         let Opened { database, token_key } = open(options).await?;
-        Ok(Self::over(database, (), News, token_key))
+        let notifier = Arc::new(Notifier::new(options.clone()));
+        let news = News::listen(options.clone(), notifier.clone());
+        Ok(Self::over(database, notifier, news, token_key))
     }
 }
 

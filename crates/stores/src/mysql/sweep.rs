@@ -48,7 +48,7 @@ struct Sweeper<'c> {
     led: Option<Leadership>,
     /// What is to be announced of a task keeps it.
     keeps_unannounced: bool,
-    /// So many more may go.
+    /// The number of rows that may still be deleted.
     left: usize,
 }
 

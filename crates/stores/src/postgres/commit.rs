@@ -25,7 +25,7 @@ use crate::rows::{
 const USE_QUEUES: &str = "INSERT INTO windlass_queue (name, used)
     SELECT name, true FROM unnest($1::text[]) AS n (name) ORDER BY name
     ON CONFLICT (name) DO UPDATE SET used = true WHERE NOT windlass_queue.used";
-/// Tells other servers, if there are any, that there is something in a queue where nothing was: as much as once for a
+/// Notifies other servers, if there are any, that there is something in a queue where nothing was: as much as once for a
 /// batch. What they find is up to them.
 const TELL: &str = "SELECT pg_notify('windlass', $2)
     WHERE (SELECT count(*) FROM windlass_server) > 1

@@ -35,7 +35,7 @@ struct Heard {
 }
 
 impl News {
-    /// Listens from now on. What comes from `own` is no news.
+    /// Listens from now on. What comes from `own` is not news.
     pub(super) fn listen(options: PostgresOptions, own: String) -> Self {
         let heard = Arc::<Heard>::default();
         let listener = tokio::spawn(listen(options, own, heard.clone()));

@@ -18,7 +18,7 @@ const LOGS: &str = "DELETE FROM windlass_log WHERE seq IN (
         SELECT seq FROM (SELECT seq, at FROM windlass_log ORDER BY seq LIMIT $2) oldest WHERE at <= $1
     ) RETURNING true";
 /// Tasks whose flows do not say for how long they are kept, and those whose flows do. A child that succeeded stays until
-/// the topmost task above it has ended: it may have to undo itself. Where what happened is announced, a task stays until
+/// the topmost task above it has ended: it may have to roll back. Where what happened is announced, a task stays until
 /// all of it was.
 const OLD: &str = "SELECT t.id, t.scope FROM windlass_task t
     WHERE t.ending IS NOT NULL AND t.kept_for IS NULL AND t.ended_at <= $1

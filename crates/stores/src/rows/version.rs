@@ -6,7 +6,7 @@ use super::archive::RESERVED;
 use crate::Schema;
 
 /// Fails when a newer program has brought the tables to a version that this one must not work on. The marks of an import
-/// stand for no version, and it sees to it by itself that no server is there.
+/// mean no version, and it sees to it by itself that no server is there.
 pub(crate) fn check_version(schema: Schema) -> Result<(), StoreError> {
     if !schema.is_too_new() || schema.readable_from >= RESERVED {
         return Ok(());

@@ -69,7 +69,7 @@ pub(super) fn start(path: PathBuf, gate: Arc<Gate>, limits: Limits) -> std::io::
             };
             match checkpoint(&opened, &gate, limits) {
                 Ok(()) => connection = Some(opened),
-                // The copy begins anew next time, from the first frame that was not synced, on a new connection.
+                // The copy begins again next time, from the first frame that was not synced, on a new connection.
                 Err(error) if is_busy(&error) => {
                     tracing::debug!("a reader keeps the write-ahead log from being started over");
                     gate.copying_unfinished();

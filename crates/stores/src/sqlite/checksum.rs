@@ -1,11 +1,11 @@
 //! A checksum in every row, of all its columns.
 //!
 //! SQLite notices damage to the structure of the file, and none inside a value: a changed bit in a number or a text
-//! would be told as if it had been written. So each row carries the CRC-32C of its table and of all its columns, its
+//! would be reported as if it had been written. So each row carries the CRC-32C of its table and of all its columns, its
 //! key among them: what lies under another key, or in another table, is noticed as well. It is checked wherever a
-//! row is read that is told or built upon; [`doctor`](super::doctor()) checks all.
+//! row is read that is reported or built upon; [`doctor`](super::doctor()) checks all.
 //!
-//! Rows that were written before format 3 have none, until they are written anew; up to which task that may be so
+//! Rows that were written before format 3 have none, until they are written again; up to which task that may be so
 //! is in `meta.unchecked_to`.
 
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter, types::ValueRef};

@@ -324,7 +324,7 @@ fn closed(holder: Option<LockHolder>) -> Result<(), StoreError> {
 }
 
 /// Tasks in one table whose members are not those that their states say they may have. A state that cannot be read
-/// is told of elsewhere.
+/// is reported elsewhere.
 fn members(connection: &Connection, home: Table) -> rusqlite::Result<Vec<String>> {
     let table = home.name();
     let mut statement = connection.prepare(&format!(

@@ -8,7 +8,7 @@ use windlass_store::{DamagedTask, StoreError};
 
 use super::room;
 
-/// Why the file does not take writes any more. The same answer goes to every batch until it is read anew.
+/// Why the file does not take writes any more. The same answer goes to every batch until it is read again.
 #[derive(Debug, Clone)]
 pub(super) struct Fault {
     kind: FaultKind,
@@ -43,7 +43,7 @@ impl Fault {
         self.kind == FaultKind::Full
     }
 
-    /// The same for whoever starts a server on the store at `path`: with advice, where there is no room.
+    /// The same for an operator who starts a server on the store at `path`: with advice, where there is no room.
     pub(super) fn at_start(self, path: &Path) -> Self {
         if self.kind != FaultKind::Full {
             return self;

@@ -114,7 +114,7 @@ impl Gate {
         drop(self.changed.wait_timeout_while(state, time, |state| !state.closed));
     }
 
-    /// Keeps the writer between transactions while `work` runs, and tells how many frames the log has by then.
+    /// Keeps the writer between transactions while `work` runs, and returns how many frames the log has by then.
     pub(super) fn hold<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut state = self.lock();
         state.held = true;

@@ -56,7 +56,7 @@ pub(super) fn ended_page(
     let to = upper_end(connection, query)?;
     let mut page = connection.prepare_cached(&select_page(&statuses))?;
     let mut select_task = connection.prepare_cached(&select_task())?;
-    // One more than is looked at tells whether there is more.
+    // One more than is looked at shows whether there is more.
     let mut rows = page.query(params![to.to_bytes(), SCAN_MAX as i64 + 1])?;
     let (mut items, mut matching, mut seen, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {

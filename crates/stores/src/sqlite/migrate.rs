@@ -40,7 +40,7 @@ pub(super) enum Format {
     Foreign,
 }
 
-/// Tells what the file is.
+/// Returns what the file is.
 pub(super) fn format(connection: &Connection) -> rusqlite::Result<Format> {
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -52,10 +52,10 @@
 //!
 //! | what | then |
 //! |---|---|
-//! | the process dies | what was told as written is in the log; SQLite drops a transaction that is not whole |
-//! | a write or a sync fails | see `writer.rs`: everything fails until the state is read anew |
+//! | the process dies | what was reported as written is in the log; SQLite drops a transaction that is not whole |
+//! | a write or a sync fails | see `writer.rs`: everything fails until the state is read again |
 //! | the disk is full | the log takes what it has room for, but for a last piece (`gate.rs`); then writes are refused. The state is read without writing, and a start needs no more than that piece |
-//! | a row is not as it was written | its checksum tells (`checksum.rs`): it is an error that names task and table |
+//! | a row is not as it was written | its checksum shows it (`checksum.rs`): it is an error that names task and table |
 //! | a row cannot be read | recovery skips it and names its task, or what it was; [`doctor()`] lists all such rows |
 //! | a second server | is refused by the lock file, with the number of the process that has it |
 

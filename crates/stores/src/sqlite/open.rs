@@ -22,7 +22,7 @@ use super::{
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// What the lock file tells people beside the process number, such as where the server listens.
+    /// What the lock file says beside the process number, such as where the server listens.
     pub lock_hint: String,
     /// Size of the write-ahead log in bytes. It takes that much disk from the start, and a checkpoint must end
     /// before it is used up, or the writer waits.
@@ -57,14 +57,14 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The path is no file.
+    /// The path is not a file.
     #[error("{path} is a directory, and must be a file (or nothing yet)")]
     NotAFile {
         /// What was given.
         path: PathBuf,
     },
     /// The file is something else.
-    #[error("{path} is no database of Windlass: {found}; it was left as it is, choose another path")]
+    #[error("{path} is not a database of Windlass: {found}; it was left as it is, choose another path")]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -288,7 +288,7 @@ fn check_header(path: &Path) -> Result<(), OpenError> {
     if header.is_empty() || header == SQLITE_HEADER || rollback_journal(path).exists() {
         return Ok(());
     }
-    Err(OpenError::Foreign { path: path.into(), found: "a file that is no SQLite database".to_owned() })
+    Err(OpenError::Foreign { path: path.into(), found: "a file that is not a SQLite database".to_owned() })
 }
 
 /// Where SQLite keeps what it needs to take a first transaction back, before there is a write-ahead log.

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Reads a task from a row that begins with the columns of [`Table::Task`] and goes on with those of `home`, where
-/// its state is. Tells also where its rows are.
+/// its state is. Returns also where its rows are.
 pub(super) fn task_row(row: &Row<'_>, home: Table) -> Result<(TaskRow, Place), Fault> {
     let id = task_id(row, 1)?;
     let from = Table::Task.width();
@@ -122,7 +122,7 @@ pub(super) fn history_row<T>(
 /// Puts members and results into `row`, whose rows are at `place`.
 pub(super) fn complete(connection: &Connection, row: &mut TaskRow, place: Place) -> Result<(), Fault> {
     read_members(connection, row, place)?;
-    // An act that did not succeed has no result, whatever it had before a person had it tried again.
+    // An act that did not succeed has no result, whatever it had before an operator had it tried again.
     let mut open: BTreeSet<ActKey> = BTreeSet::new();
     let acts = row.state.steps.iter().enumerate().flat_map(|(index, step)| {
         let keys = [ActKey::forward(index), ActKey::rollback(index)];

@@ -84,7 +84,7 @@ async fn run<T: Send + 'static>(
             let transaction = connection.transaction()?;
             query(&transaction)
         });
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _ = sender.send(answer);
     });
     if inbox.try_send(job).is_err() {

@@ -1,7 +1,7 @@
 //! Reading what is active: at a start, and after a failed write.
 //!
 //! What is read is the table `active` with the `task` rows and results of what is in it, the catalogue, paused
-//! queues and messages under way. What has ended is not touched, so a start costs what is active, however long
+//! queues and messages under way. What has ended is not read, so a start costs what is active, however long
 //! the history has grown; a test looks at the query plans.
 
 use rusqlite::{Connection, Row};

@@ -142,7 +142,7 @@ pub(super) fn waking(
     let mut statement = connection.prepare_cached(&select_waking())?;
     let parameters = params![after.at.0, after.task.to_bytes(), until.0, to_integer(limit as u64)];
     let rows = statement.query_and_then(parameters, |row| {
-        // What a damaged row says of its place may be anything: the order of the index holds all the same.
+        // What a damaged row says about its place may be anything: the order of the index holds nevertheless.
         let at = row.get(WAKE_AT).unwrap_or(after.at.0).clamp(after.at.0, until.0);
         let mut task = read(connection, row)?;
         room.admit_read(&mut task);

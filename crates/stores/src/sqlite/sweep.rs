@@ -4,7 +4,7 @@
 //! as there is room, and the rest later. What is left is noted in `remains`, so nothing that can be asked for is
 //! ever half there. An alarm that is settled only after its task went is found by itself.
 //!
-//! Where what happened is announced, a task stays until all of it was. A child that succeeded stays until the topmost task above it has ended: it may be asked to undo itself.
+//! Where what happened is announced, a task stays until all of it was. A child that succeeded stays until the topmost task above it has ended: it may be asked to roll back.
 //!
 //! Where flows say how long their tasks are kept, all tasks are looked at that are older than the shortest of them, so
 //! those that are kept longer are passed by again and again: a bounded number in each sweep.
@@ -82,7 +82,7 @@ struct Remains {
 
 impl Sweeper {
     /// Deletes at most `limit` tasks, rows of history, alarms, keys and log lines together, in the transaction
-    /// that is open. Tells how many went.
+    /// that is open. Returns how many were deleted.
     pub(super) fn sweep(
         &mut self,
         connection: &Connection,
@@ -155,7 +155,7 @@ impl Sweeper {
     }
 }
 
-/// Whether the task of a row of [`select_expired`] is a child that may have to undo itself.
+/// Whether the task of a row of [`select_expired`] is a child that may have to roll back.
 fn is_needed(connection: &Connection, directory: &Directory, row: &Row<'_>) -> Result<bool, Fault> {
     if row.get::<_, i64>(0)? != ending_code(Ending::Succeeded) {
         return Ok(false);
@@ -264,7 +264,7 @@ struct Newest {
     at: Timestamp,
 }
 
-/// Blanks the newest log line where it is to go, and tells how many lines went with it. Its number stays, so that
+/// Blanks the newest log line where it is to be deleted, and returns how many lines were deleted with it. Its number stays, so that
 /// none comes again: those who follow a task ask for lines above the last they saw.
 fn blank_newest(connection: &Connection, goes: impl Fn(&Newest) -> bool) -> Result<i64, Fault> {
     let read = |row: &rusqlite::Row<'_>| {
@@ -301,7 +301,7 @@ fn delete_members(connection: &Connection, task: i64, limit: i64) -> Result<i64,
 pub(super) const DELETE_MEMBERS: &str = "DELETE FROM member WHERE task = ?1 AND (step, number) IN
     (SELECT step, number FROM member WHERE task = ?1 LIMIT ?2)";
 
-/// Deletes at most `limit` rows of history from `last` back. Tells how many went and which is the next.
+/// Deletes at most `limit` rows of history from `last` back. Returns how many were deleted, and which is the next.
 fn delete_history(
     connection: &Connection,
     task: i64,

@@ -1,11 +1,11 @@
 //! The writer thread: the only one that changes the file.
 //!
 //! Batches come through a channel. The writer takes all that wait into one transaction, commits, and only then
-//! tells each of them, in order. While it commits, the next ones gather: this is the group commit, and it needs
+//! answers each of them, in order. While it commits, the next ones gather: this is the group commit, and it needs
 //! no timer. The channel has no limit of its own; the engine admits no more work than it has room for.
 //!
 //! **When a transaction fails**, its batches fail, and so does everything after them until the state is read
-//! anew ([`Command::Recover`]): nothing may be built on a hole. A failed sync is never tried again, because the
+//! again ([`Command::Recover`]): nothing may be built on a hole. A failed sync is never tried again, because the
 //! system may have dropped what it could not write. The connection is closed instead, and the next one first
 //! has the log copied whole into the file, which writes and syncs every page of it afresh.
 //!
@@ -141,7 +141,7 @@ impl Writer {
     fn serve(&mut self, connection: &Connection, (room, reply): (Room, StateReply)) -> Option<Fault> {
         let mut rows = match self.recover(connection, room) {
             Ok((recovered, rows)) => {
-                // Whoever asked may have gone; the state is read all the same.
+                // The caller may have gone; the state is read nevertheless.
                 let _ = reply.send(Ok(recovered));
                 rows
             }
@@ -285,7 +285,7 @@ impl Writer {
     ) -> Result<T, Fault> {
         self.gate.enter();
         let result = in_transaction(connection, work);
-        // Where the length of the log cannot be told, it counts as short: a checkpoint comes later then.
+        // Where the length of the log is not known, it counts as short: a checkpoint comes later then.
         let frames = frames(connection).ok().flatten().unwrap_or(0);
         self.gate.leave(frames, self.limits.start);
         result

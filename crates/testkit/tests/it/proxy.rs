@@ -110,7 +110,7 @@ fn new_connections_lead_to_another_server() {
     assert_eq!((&heard, &say(&mut old, b"pong").unwrap()), (b"ping", b"pong"));
 }
 
-/// A server behind it is the same one, and is away while the proxy is cut.
+/// A server behind it is the same one, and is unavailable while the proxy is cut.
 #[test]
 fn a_database_is_cut_off() {
     let Some(postgres) = Postgres::shared().unwrap() else { return };

@@ -106,8 +106,8 @@ fn keys_of_graphs_must_make_sense_together() {
     let texts = waiting.map(|keys| step(keys).replace("run: m.c\n    ", ""));
     insta::assert_snapshot!(refusals(Format::Yaml, texts.iter().map(String::as_str)), @r#"
     4:11: `wait`: invalid name "a b": use 1 to 128 of A-Z a-z 0-9 _ . - and begin with a letter or digit
-    5:15: step "a": a step that waits for a signal cannot have `rollback`: it waits and does nothing that could be undone
-    5:11: step "a": a step that waits for a signal cannot have `each`: one signal would not tell which member it is for
+    5:15: step "a": a step that waits for a signal cannot have `rollback`: it waits, and there is nothing to roll back
+    5:11: step "a": a step that waits for a signal cannot have `each`: a signal does not say for which item it is
     5:12: a step that waits for a signal cannot have this `retry`: there is nothing to try again
     5:19: a step that waits for a signal cannot have this `start_within`: no worker takes it: `timeout` says how long it waits
     6:15: a step that waits for a signal cannot have this `deadline`: it is the same as its `timeout`

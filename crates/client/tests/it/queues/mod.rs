@@ -68,7 +68,7 @@ impl Bench {
         RunningWorker::start_built(builder.module("m", None, handler).concurrency(8).build().unwrap())
     }
 
-    /// The next so many messages of a queue, of which each is settled.
+    /// The next `count` messages of a queue; each of them is settled.
     async fn read(&self, queue: &Queue, count: usize) -> Vec<Message> {
         let settings = ConsumerSettings {
             binding: None,
@@ -89,7 +89,7 @@ impl Bench {
         messages
     }
 
-    /// The next so many results.
+    /// The next `count` results.
     async fn results(&self, count: usize) -> Vec<Value> {
         let messages = self.read(&self.results, count).await;
         messages.iter().map(|message| serde_json::from_slice(&message.body).unwrap()).collect()
@@ -148,7 +148,7 @@ fn until_stopped() -> Arc<dyn Handler> {
     })
 }
 
-/// Succeeds once it is told to.
+/// Succeeds when the test says so.
 fn until_told() -> (tokio::sync::watch::Sender<bool>, Arc<dyn Handler>) {
     let (go, gone) = tokio::sync::watch::channel(false);
     let handler = handler(move |_job| {

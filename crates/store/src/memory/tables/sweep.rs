@@ -12,7 +12,7 @@ const SUBMIT_KEYS_KEPT_MIN: Millis = Millis::from_secs(24 * 3600);
 
 impl Tables {
     /// Deletes at most `limit` log lines, tasks, alarms and submit keys that are kept too long; resolved alarms go
-    /// with their tasks, or later where they were resolved later. Tells how many went, and which tasks.
+    /// with their tasks, or later where they were resolved later. Returns how many were deleted, and which tasks.
     pub(in crate::memory) fn sweep(
         &mut self,
         retention: &Retention,
@@ -32,7 +32,7 @@ impl Tables {
         room -= self.records.sweep(retention, now, room);
         let ended = |task: &Task| task.is_ended().then_some(task.state.ended_at).flatten();
         let kept = |task: &Task| task.flow.retention.unwrap_or(retention.tasks);
-        // A child that succeeded may have to undo itself, as long as the topmost of those above it has not ended.
+        // A child that succeeded may have to roll back, as long as the topmost of those above it has not ended.
         let is_needed = |task: &Task| {
             let top = task.kept_for().and_then(|top| self.tasks.get(&top));
             top.is_some_and(|top| !top.is_ended())
@@ -70,7 +70,7 @@ impl Tables {
         (limit - room, old)
     }
 
-    /// Deletes at most `limit` flows that came with tasks and have none any more. Tells how many went.
+    /// Deletes at most `limit` flows that came with tasks and have none any more. Returns how many were deleted.
     pub(in crate::memory) fn sweep_flows(&mut self, limit: usize) -> usize {
         let used: BTreeSet<&Name> = self.tasks.values().map(|task| &task.flow.name).collect();
         let unused = self.flows.keys().filter(|name| is_adhoc(name.as_str()) && !used.contains(name));

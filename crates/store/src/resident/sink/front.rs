@@ -18,17 +18,17 @@ pub trait Front: Send + Sync + 'static {
     /// The sink behind it.
     fn behind(&self) -> &dyn RowSink;
 
-    /// Stands for [`RowSink::recover`].
+    /// As [`RowSink::recover`].
     fn recover(&self, room: Room) -> impl Future<Output = Result<Recovered, StoreError>> + Send {
         self.behind().recover(room)
     }
 
-    /// Stands for [`RowSink::write`].
+    /// As [`RowSink::write`].
     fn write(&self, batch: Arc<Batch>, written: Written) {
         self.behind().write(batch, written);
     }
 
-    /// Stands for everything that only reads; `read` does it.
+    /// For everything that only reads; `read` does it.
     fn read<T: Send>(
         &self,
         read: impl Future<Output = Result<T, StoreError>> + Send,
@@ -36,7 +36,7 @@ pub trait Front: Send + Sync + 'static {
         read
     }
 
-    /// Stands for [`RowSink::sweep`].
+    /// As [`RowSink::sweep`].
     fn sweep(
         &self,
         retention: &Retention,

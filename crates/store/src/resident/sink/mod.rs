@@ -18,7 +18,7 @@ use crate::port::{
 
 pub use front::Front;
 
-/// Told once about a written batch, from any thread.
+/// Called once when a batch was written, from any thread.
 pub type Written = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Changes that are written together.
@@ -64,7 +64,7 @@ pub trait RowSink: Send + Sync + 'static {
     /// because nothing can be written. Bodies of tasks come as far as there is `room`.
     async fn recover(&self, room: Room) -> Result<Recovered, StoreError>;
 
-    /// Writes a batch after those before it, all of it or nothing, and tells `written` once it is on disk.
+    /// Writes a batch after those before it, all of it or nothing, and calls `written` once it is on disk.
     /// After a failure every batch fails until [`RowSink::recover`] is called.
     fn write(&self, batch: Arc<Batch>, written: Written);
 
@@ -143,7 +143,7 @@ pub trait RowSink: Send + Sync + 'static {
     /// At most `limit` alarms, those raised last first; resolved ones only with `all`. Some may be damaged.
     async fn alarms(&self, all: bool, limit: usize) -> Result<Vec<Result<Alarm, DamagedTask>>, StoreError>;
 
-    /// Deletes at most `limit` of what is kept too long, but for flows. Tells how many rows went.
+    /// Deletes at most `limit` of what is kept too long, but for flows. Returns how many rows were deleted.
     async fn sweep(&self, retention: &Retention, now: Now, limit: usize) -> Result<u64, StoreError>;
 }
 
@@ -222,7 +222,7 @@ pub struct TaskRow {
 }
 
 impl TaskRow {
-    /// Puts a result where it belongs; one for a step or a member that the task does not have is passed over.
+    /// Puts a result where it belongs; one for a step or a member that the task does not have is skipped.
     pub fn set_result(&mut self, key: ActKey, result: Json) {
         if key.step >= self.state.steps.len() {
             return;

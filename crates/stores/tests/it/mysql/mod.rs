@@ -12,6 +12,8 @@ mod enqueued;
 mod faults;
 #[cfg(feature = "sqlite")]
 mod leading;
+#[cfg(feature = "sqlite")]
+mod notifying;
 mod opening;
 #[cfg(feature = "sqlite")]
 mod snapshot;
