@@ -32,6 +32,9 @@ const ENDED_EVERY: Duration = Duration::from_millis(500);
 /// The statement of a connection that waits for notifications. The comment is what others find it by.
 const SLEEP: &str = "SELECT SLEEP(20) /* windlass waits for other servers */";
 
+/// A sleep is not a slow query, and does not belong into the server's log of these.
+const NOT_SLOW: &str = "SET SESSION long_query_time = 3600";
+
 /// The connections that wait for notifications, but for the one with this number. A user without privileges sees only those of its own.
 const SLEEPING: &str = "SELECT id FROM information_schema.processlist
     WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP(20) /* windlass%' AND id <> ";
@@ -101,6 +104,7 @@ async fn listen(options: MySqlOptions, notifier: Arc<Notifier>, heard: Arc<Notif
     loop {
         if let Ok(mut conn) = options.connect().await
             && is_direct(&mut conn).await
+            && conn.query_drop(NOT_SLOW).await.is_ok()
         {
             notifier.own.store(u64::from(conn.id()), Ordering::Relaxed);
             // Other servers may have done something while nobody listened.
@@ -155,24 +159,21 @@ impl Notifier {
         Self { options, own, notified_at, sender }
     }
 
-    /// Notifies the other servers that there is something in a queue where nothing was. Nobody waits for it.
-    pub(super) fn notify(self: &Arc<Self>) {
-        let own = self.own.load(Ordering::Relaxed);
-        let is_due = {
-            let mut notified_at = self.notified_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_due = own != 0 && notified_at.is_none_or(|at| at.elapsed() >= NOTIFY_EVERY);
-            if is_due {
-                *notified_at = Some(Instant::now());
-            }
-            is_due
-        };
-        if is_due {
-            let notifier = self.clone();
-            tokio::spawn(async move { notifier.send(own).await });
-        }
+    /// Whether it listens, and has not notified the others a moment ago.
+    pub(super) fn is_due(&self) -> bool {
+        let notified_at = *self.notified_at.lock().unwrap_or_else(PoisonError::into_inner);
+        self.own.load(Ordering::Relaxed) != 0 && notified_at.is_none_or(|at| at.elapsed() >= NOTIFY_EVERY)
     }
 
-    async fn send(&self, own: u64) {
+    /// Notifies the other servers that there is something in a queue where nothing was. Nobody waits for it.
+    pub(super) fn notify(self: &Arc<Self>) {
+        *self.notified_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let notifier = self.clone();
+        tokio::spawn(async move { notifier.send().await });
+    }
+
+    async fn send(&self) {
+        let own = self.own.load(Ordering::Relaxed);
         // If the last one is still on its way, the database is slow, and the others look by themselves.
         let Ok(mut sender) = self.sender.try_lock() else { return };
         let sent = timeout(CONNECT_MAX, sender.wake_others(&self.options, own)).await;
