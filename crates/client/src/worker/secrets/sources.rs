@@ -157,7 +157,8 @@ fn read_from(file: std::fs::File) -> std::io::Result<Vec<u8>> {
 
 async fn run(program: &OsString, name: &str) -> Result<String, String> {
     let mut command = Command::new(program);
-    command.arg(name).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    // What it prints to stderr goes where the worker's own messages go, and not into the task: it may have parts of a secret.
+    command.arg(name).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let output = async {
         let mut bytes = Vec::new();
@@ -169,7 +170,7 @@ async fn run(program: &OsString, name: &str) -> Result<String, String> {
     let ended = timeout(COMMAND_TIMEOUT, output).await;
     match ended.map_err(|_| format!("it did not end within {} s", COMMAND_TIMEOUT.as_secs()))? {
         Ok((bytes, status)) if status.success() => text(bytes),
-        Ok((_, status)) => Err(status.to_string()),
+        Ok((_, status)) => Err(format!("{status}; its stderr is in the log of the worker")),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -232,7 +233,10 @@ mod tests {
                         /no/such/folder/db-admin";
         assert_eq!(message(&secrets, "db-admin").await, expected);
         let failing = message(&Secrets::new().command("false"), "db").await;
-        assert_eq!(failing, "the secret db: the output of `false db`: exit status: 1");
+        assert_eq!(
+            failing,
+            "the secret db: the output of `false db`: exit status: 1; its stderr is in the log of the worker"
+        );
         assert!(message(&Secrets::new().command("/no/such/program"), "db").await.contains("No such file"));
     }
 }
