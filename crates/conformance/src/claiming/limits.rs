@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use windlass_core::{Expression, Flow, Millis, TaskId, Wakeup, waiting};
 use windlass_store::{
-    ADOPTION_GRACE, Change, ClaimRequest, Claimed, Limit, LimitChange, LimitState, Outcome, SessionId, Starts,
+    ADOPTION_GRACE, Adoption, Change, ClaimRequest, Claimed, Limit, LimitChange, LimitState, Outcome,
+    SessionId, Starts,
 };
 
+use super::adoption::adopt;
 use crate::{
     World,
     history::{json, line, name},
@@ -25,6 +27,7 @@ topic![
     no_more_begin_in_a_span_than_a_limit_allows,
     what_was_given_back_did_not_begin,
     only_a_start_that_was_counted_is_taken_back,
+    an_adopted_attempt_that_is_given_back_takes_no_other_start_with_it,
     what_keeps_an_attempt_back_is_told,
     limits_and_holders_are_there_after_a_reopening,
 ];
@@ -281,6 +284,23 @@ async fn only_a_start_that_was_counted_is_taken_back(mut world: World) {
     assert_eq!(counts(&mut world).await, (1, 1));
     world.pass(Millis(1_000));
     assert_eq!(world.claim(session, 9).await.len(), 1, "the start is forgotten after its span");
+}
+
+/// A poll that the worker sent before it declined the attempt makes a server adopt it again.
+async fn an_adopted_attempt_that_is_given_back_takes_no_other_start_with_it(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    for _ in 0..2 {
+        world.submit(&flow).await;
+    }
+    set(&mut world, &Limit { starts: Some(Starts { count: 2, per: Millis(1_000) }), ..limit(None) }).await;
+    let session = world.session(1).await;
+    // Both at the same time.
+    let declined = world.claim(session, 2).await[0].id;
+    world.release(session, declined).await;
+    assert_eq!(counts(&mut world).await, (1, 1));
+    assert_eq!(adopt(&mut world, session, &[declined]).await, [Adoption::Held]);
+    world.release(session, declined).await;
+    assert_eq!(counts(&mut world).await, (1, 1), "the other one began");
 }
 
 async fn what_keeps_an_attempt_back_is_told(mut world: World) {

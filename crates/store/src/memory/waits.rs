@@ -40,8 +40,8 @@ struct ClaimColumns {
     session: SessionId,
     at: Timestamp,
     timeout_at: Millis,
-    /// When it was handed out, for limits by starts.
-    started: Millis,
+    /// When it was handed out, for limits by starts. `None` if a session said that it has it: that is not a start.
+    started: Option<Millis>,
 }
 
 /// A ready row in the order of its queue: rank, then age, then order of definition.
@@ -153,7 +153,7 @@ impl Waits {
         };
         self.claims += 1;
         let number = self.claims;
-        let claimed = self.hold(session, task, key, number, grace, now);
+        let claimed = self.hold(session, (task, key, number), grace, Some(now.mono), now);
         self.start(limits, task, key, now.mono);
         claimed
     }
@@ -233,7 +233,7 @@ impl Waits {
         match &row.claim {
             Some(held) if held.session == session && held.number == claim => true,
             Some(held) if !session.takes_from(held.session) => false,
-            _ => self.hold(session, task, key, claim, grace, now).is_some(),
+            _ => self.hold(session, (task, key, claim), grace, None, now).is_some(),
         }
     }
 
@@ -248,24 +248,23 @@ impl Waits {
         let Some(row) = row else { return };
         let theirs = |claim: &mut ClaimColumns| claim.session == session && claim.number == id.claim;
         let claim = row.claim.take_if(theirs);
-        if let (Some(claim), Some(ready)) = (claim, &row.waiting.ready) {
-            limits.for_each(|limit| self.starts.take_back(limit, ready, claim.started));
+        if let (Some(started), Some(ready)) = (claim.and_then(|claim| claim.started), &row.waiting.ready) {
+            limits.for_each(|limit| self.starts.take_back(limit, ready, started));
         }
     }
 
     fn hold(
         &mut self,
         session: SessionId,
-        task: TaskId,
-        key: ActKey,
-        number: u64,
+        (task, key, number): (TaskId, ActKey, u64),
         grace: Millis,
+        started: Option<Millis>,
         now: Now,
     ) -> Option<Claimed> {
         let row = self.rows.get_mut(&task)?.get_mut(&Wakeup::Act(key))?;
         let ready = row.waiting.ready.as_ref()?;
         let timeout_at = now.timeout_at(ready.ready_at, Millis(ready.timeout.0.saturating_add(grace.0)));
-        row.claim = Some(ClaimColumns { number, session, at: now.wall, timeout_at, started: now.mono });
+        row.claim = Some(ClaimColumns { number, session, at: now.wall, timeout_at, started });
         let attempt = row.waiting.attempt;
         self.handed_out.entry(task).or_default().insert(key, attempt);
         claimed(task, row).map(|(claimed, _)| claimed)
