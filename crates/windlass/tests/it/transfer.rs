@@ -220,8 +220,8 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
         ("without-end", &bytes[..bytes.len() - 60], "cut off"),
         ("changed", &changed[..], "export"),
         ("newer", &newer[..], "format 6"),
-        ("foreign", b"something else\n", "no export"),
-        ("empty", b"", "no export"),
+        ("foreign", b"something else\n", "not an export"),
+        ("empty", b"", "not an export"),
     ] {
         let export = file(&dir, name);
         fs::write(&export, content).unwrap();
