@@ -7,9 +7,8 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     lines: Vec<String>,
-    failed: Vec<String>,
-    /// What the parts that failed reported. It is repeated at the end: often only the end of a long output is kept.
-    reports: Vec<String>,
+    /// The parts that failed, each with its report. These are repeated at the end: often only the end of a long output is kept.
+    failed: Vec<(String, String)>,
 }
 
 impl Tally {
@@ -21,8 +20,7 @@ impl Tally {
         let seconds = begun.elapsed().as_secs_f64();
         if let Err(error) = &result {
             println!("{error:#}");
-            self.failed.push(name.to_owned());
-            self.reports.push(format!("{name}: {error:#}"));
+            self.failed.push((name.to_owned(), format!("{error:#}")));
         }
         let word = if result.is_ok() { "passed" } else { "FAILED" };
         println!("=== {name}: {word} in {seconds:.1} s");
@@ -32,10 +30,11 @@ impl Tally {
     /// Prints how all parts went. An error when one of them failed.
     pub(crate) fn into_result(self) -> anyhow::Result<()> {
         println!("\n{}", self.lines.join("\n"));
-        if !self.reports.is_empty() {
-            println!("\n{}", self.reports.join("\n"));
+        for (name, report) in &self.failed {
+            println!("\n{name}: {report}");
         }
-        anyhow::ensure!(self.failed.is_empty(), "failed: {}", self.failed.join(", "));
+        let names: Vec<String> = self.failed.into_iter().map(|(name, _)| name).collect();
+        anyhow::ensure!(names.is_empty(), "failed: {}", names.join(", "));
         Ok(())
     }
 }

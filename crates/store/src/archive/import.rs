@@ -332,7 +332,8 @@ impl Import<'_> {
     }
 
     /// Tasks beside older ones that are the same: children that had succeeded and are rolled back now, while these were
-    /// accepted. The older ones are in the store already, and later ones are deduplicated to them until they have ended; to these none is.
+    /// accepted. The older ones are in the store already. Later tasks are deduplicated to the older ones, until those have
+    /// ended, and never to these.
     async fn commit_repeated(&mut self, mut changes: Vec<TaskChange>) -> Result<(), ArchiveError> {
         let repeated: BTreeSet<TaskId> = changes.iter().map(|change| change.task.id).collect();
         let parked = self.parked.iter_mut().filter(|change| repeated.contains(&change.task.id));

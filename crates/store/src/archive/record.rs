@@ -36,8 +36,8 @@ pub(super) enum Record {
     Key { scope: [u8; 32], fingerprint: [u8; 32], task: TaskId, at: Timestamp },
     /// Nothing follows.
     End { totals: Totals, digest: [u8; 32] },
-    /// The number of events of a task, after that one, that are to be announced: before the task, those that happened first
-    /// before others. New with format 2.
+    /// How many events of a task are not announced yet, from the one after `after` on. These records precede the task, in
+    /// the order in which the events happened. New with format 2.
     Unannounced { task: TaskId, after: u64, count: u64 },
     /// The floor of locks, first of all. New with format 3.
     LockFloor(u64),

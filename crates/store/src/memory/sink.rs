@@ -57,7 +57,7 @@ impl MemorySink {
         Self { token_key, inner: Arc::default() }
     }
 
-    /// No rows yet, and claims above those of this one: so the claims of the two differ.
+    /// An empty store. Its claims have higher numbers than those of this one, so the two have none in common.
     #[must_use]
     pub fn successor(&self, token_key: [u8; 32]) -> Self {
         let successor = Self::new(token_key);
@@ -307,7 +307,7 @@ pub(super) fn without_results(task: &Task) -> Task {
         let step = Arc::make_mut(step);
         step.forward.result = None;
         step.undo.result = None;
-        // Lists show of items only how many there are.
+        // A list shows only the number of items.
         if let Some(members) = &mut step.members {
             **members = Members::new(members.total());
         }

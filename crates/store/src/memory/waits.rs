@@ -40,7 +40,7 @@ struct ClaimColumns {
     session: SessionId,
     at: Timestamp,
     timeout_at: Millis,
-    /// When it was handed out, for limits by starts. `None` if a session said that it has it: that is not a start.
+    /// When it was handed out, for limits by starts. `None` if it was adopted, which is not a start.
     started: Option<Millis>,
 }
 

@@ -1,4 +1,4 @@
-//! Unique tasks: of those that are the same, one is accepted and the others are deduplicated to it.
+//! Unique tasks: the first of equal tasks is accepted, and later ones are deduplicated to it.
 
 use windlass_core::{
     During, EventKind, Name, Parent, Phase, Task,

@@ -17,7 +17,7 @@ pub(super) enum Cell<'a> {
     Claim(usize),
 }
 
-/// Gets numbers for [`CLAIMS_AT_ONCE`] claims. They grow from one use to the next, by any connection: the counter is not
+/// Gets numbers for [`CLAIMS_AT_ONCE`] claims. They grow with each use, on all connections: the counter is not
 /// taken back with a transaction, and a number is got after the rows are locked that it is for.
 pub(super) const NEXT_CLAIMS: [&str; 3] = [
     "INSERT INTO windlass_claim (n) VALUES (NULL)",

@@ -4,7 +4,7 @@
 //! what became of it, the store tries to leave the same mark. If that succeeds, the transaction has not committed and never
 //! will; if the mark is there, it has.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use mysql_async::Row;
 
@@ -49,8 +49,11 @@ impl CommitSql for Connection {
     ) -> Result<Granted, Fault> {
         let (id, n) = *mark;
         let mut script = if write.begins { Script::begin() } else { Script::default() };
-        let modules = if notifier.is_due() { write.writes.modules() } else { BTreeSet::new() };
-        let before: Vec<usize> = modules.iter().map(|module| script.add(HAS_READY, cells![module])).collect();
+        let mut before = Vec::new();
+        if notifier.is_due() {
+            let modules = write.writes.modules();
+            before.extend(modules.iter().map(|module| script.add(HAS_READY, cells![module])));
+        }
         let queues = write.new_queues.iter().map(|name| cells![name, true]);
         script.insert("INSERT INTO windlass_queue (name, used)", queues, "ON DUPLICATE KEY UPDATE used = 1");
         add_writes(&mut script, write.writes);

@@ -7,7 +7,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -15,13 +15,12 @@ use std::{
 
 use mysql_async::{Conn, Error, prelude::Queryable as _};
 use tokio::{
-    sync::Notify,
-    task::JoinHandle,
+    sync::{Mutex, Notify},
     time::{sleep, timeout},
 };
 
 use super::open::MySqlOptions;
-use crate::rows::{self, policy::CONNECT_MAX};
+use crate::rows::{self, LISTEN_AGAIN_AFTER, LastNotified, Listener, policy::CONNECT_MAX};
 
 /// How often other servers' changes are looked for without a notification.
 const EVERY: Duration = Duration::from_millis(200);
@@ -32,12 +31,8 @@ const ENDED_EVERY: Duration = Duration::from_millis(500);
 /// The statement of a connection that waits for notifications. The comment is what others find it by.
 const SLEEP: &str = "SELECT SLEEP(20) /* windlass waits for other servers */";
 
-/// A sleep is not a slow query, and does not belong into the server's log of these.
+/// A sleep is not a slow query: it must not appear in the server's log of slow queries.
 const NOT_SLOW: &str = "SET SESSION long_query_time = 3600";
-
-/// The connections that wait for notifications, but for the one with this number. A user without privileges sees only those of its own.
-const SLEEPING: &str = "SELECT id FROM information_schema.processlist
-    WHERE db = DATABASE() AND info LIKE 'SELECT SLEEP(20) /* windlass%' AND id <> ";
 
 /// The error of a statement that was ended by another connection.
 const INTERRUPTED: u16 = 1317;
@@ -46,32 +41,26 @@ const INTERRUPTED: u16 = 1317;
 /// time after a longer pause, so nothing is missed in it.
 const SLEEP_PAUSE: Duration = Duration::from_millis(5);
 
-/// Between two tries to listen again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Other servers are notified at most once in this time: a server that hears of something looks twice.
-const NOTIFY_EVERY: Duration = Duration::from_millis(10);
-
 /// How long the connections of other servers are remembered.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Hears of other servers.
 pub(crate) struct News {
     heard: Arc<Notify>,
-    listener: Option<JoinHandle<()>>,
+    _listener: Option<Listener>,
 }
 
 impl News {
     /// Listens from now on.
     pub(super) fn listen(options: MySqlOptions, notifier: Arc<Notifier>) -> Self {
         let heard = Arc::<Notify>::default();
-        let listener = tokio::spawn(listen(options, notifier, heard.clone()));
-        Self { heard, listener: Some(listener) }
+        let listener = Listener::spawn(listen(options, notifier, heard.clone()));
+        Self { heard, _listener: Some(listener) }
     }
 
     /// Nothing is heard, for a reader of a snapshot.
     pub(super) fn none() -> Self {
-        Self { heard: Arc::default(), listener: None }
+        Self { heard: Arc::default(), _listener: None }
     }
 }
 
@@ -92,14 +81,6 @@ impl rows::News for News {
     }
 }
 
-impl Drop for News {
-    fn drop(&mut self) {
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
-    }
-}
-
 async fn listen(options: MySqlOptions, notifier: Arc<Notifier>, heard: Arc<Notify>) {
     loop {
         if let Ok(mut conn) = options.connect().await
@@ -115,7 +96,7 @@ async fn listen(options: MySqlOptions, notifier: Arc<Notifier>, heard: Arc<Notif
             }
             notifier.own.store(0, Ordering::Relaxed);
         }
-        sleep(RETRY_AFTER).await;
+        sleep(LISTEN_AGAIN_AFTER).await;
     }
 }
 
@@ -139,10 +120,9 @@ pub(crate) struct Notifier {
     options: MySqlOptions,
     /// The number of this server's connection that waits for notifications, 0 = there is none. Without it, nothing is sent either.
     own: AtomicU64,
-    /// The time of the last notification.
-    notified_at: Mutex<Option<Instant>>,
-    /// A connection of its own: notifications wait for no other work, and hold none up.
-    sender: tokio::sync::Mutex<Sender>,
+    notified: LastNotified,
+    /// It has a connection of its own: notifications wait for no other work, and hold none up.
+    sender: Mutex<Sender>,
 }
 
 /// What notifications are sent with.
@@ -155,19 +135,18 @@ struct Sender {
 
 impl Notifier {
     pub(super) fn new(options: MySqlOptions) -> Self {
-        let (own, notified_at, sender) = (AtomicU64::new(0), Mutex::default(), tokio::sync::Mutex::default());
-        Self { options, own, notified_at, sender }
+        let (own, notified, sender) = (AtomicU64::new(0), LastNotified::default(), Mutex::default());
+        Self { options, own, notified, sender }
     }
 
     /// Whether it listens, and has not notified the others a moment ago.
     pub(super) fn is_due(&self) -> bool {
-        let notified_at = *self.notified_at.lock().unwrap_or_else(PoisonError::into_inner);
-        self.own.load(Ordering::Relaxed) != 0 && notified_at.is_none_or(|at| at.elapsed() >= NOTIFY_EVERY)
+        self.own.load(Ordering::Relaxed) != 0 && self.notified.is_past()
     }
 
     /// Notifies the other servers that there is something in a queue where nothing was. Nobody waits for it.
     pub(super) fn notify(self: &Arc<Self>) {
-        *self.notified_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.notified.set();
         let notifier = self.clone();
         tokio::spawn(async move { notifier.send().await });
     }
@@ -177,32 +156,40 @@ impl Notifier {
         // If the last one is still on its way, the database is slow, and the others look by themselves.
         let Ok(mut sender) = self.sender.try_lock() else { return };
         let sent = timeout(CONNECT_MAX, sender.wake_others(&self.options, own)).await;
-        if !matches!(sent, Ok(Ok(()))) {
+        if sent.ok().flatten().is_none() {
             *sender = Sender::default();
         }
     }
 }
 
 impl Sender {
-    /// Ends the sleep of the connections that wait for notifications.
-    async fn wake_others(&mut self, options: &MySqlOptions, own: u64) -> Result<(), Error> {
+    /// Ends the sleep of the connections that wait for notifications. `None` if the connection is of no use any more.
+    async fn wake_others(&mut self, options: &MySqlOptions, own: u64) -> Option<()> {
         let conn = match &mut self.conn {
             Some(conn) => conn,
-            none => none.insert(Conn::new(options.get()).await?),
+            none => none.insert(options.connect().await.ok()?),
         };
         let known = self.others.take().filter(|(_, at)| at.elapsed() < REMEMBERED);
         let (others, at) = match known {
             Some(known) => known,
-            None => (conn.query(format!("{SLEEPING}{own}")).await?, Instant::now()),
+            None => (conn.query(sleeping(own)).await.ok()?, Instant::now()),
         };
         for other in &others {
             match conn.query_drop(format!("KILL QUERY {other}")).await {
                 // It may have ended meanwhile.
                 Ok(()) | Err(Error::Server(_)) => {}
-                Err(error) => return Err(error),
+                Err(_) => return None,
             }
         }
         self.others = Some((others, at));
-        Ok(())
+        Some(())
     }
+}
+
+/// Reads the connections that wait for notifications, except this server's own one. A user without privileges sees only those of its
+/// own.
+fn sleeping(own: u64) -> String {
+    format!(
+        "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND info = '{SLEEP}' AND id <> {own}"
+    )
 }

@@ -67,11 +67,6 @@ impl MySqlOptions {
         format!("{user}@{host}:{port}/{}", self.options.db_name().unwrap_or("?"))
     }
 
-    /// The same in the driver's form.
-    pub(super) fn get(&self) -> Opts {
-        self.options.clone()
-    }
-
     /// Makes a connection that is not in the pool.
     pub(super) async fn connect(&self) -> Result<Conn, OpenError> {
         let conn = timeout(CONNECT_MAX, Conn::new(self.options.clone())).await;

@@ -1,10 +1,5 @@
 //! Writes and commits batches, and finds out what became of a commit whose connection was lost.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
-
 use tokio_postgres::Row;
 use uuid::Uuid;
 use windlass_store::Ask;
@@ -16,7 +11,7 @@ use super::{
     write::add_writes,
 };
 use crate::rows::{
-    Columns as _, Fault, Keys, Link as _,
+    Columns as _, Fault, Keys, LastNotified, Link as _,
     claims::ruled::Claiming,
     commit::{Asked, CommitSql, Fate, Granted, Write},
     damaged, left_out,
@@ -34,26 +29,17 @@ const TELL: &str = "SELECT pg_notify('windlass', $2)
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 const IS_THERE: &str = "SELECT true FROM windlass_task WHERE id = $1::uuid";
 
-/// Other servers are notified at most once in this time: a server that hears of something looks twice.
-const TELL_EVERY: Duration = Duration::from_millis(10);
-
 /// What a store remembers from one commit to the next.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// What it calls itself when it notifies other servers.
     id: String,
-    /// When it notified them last.
-    notified: Mutex<Option<Instant>>,
+    notified: LastNotified,
 }
 
 impl Memory {
     pub(super) fn new(id: String) -> Self {
-        Self { id, notified: Mutex::default() }
-    }
-
-    fn notified_lately(&self) -> bool {
-        let notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
-        notified.is_some_and(|at| at.elapsed() < TELL_EVERY)
+        Self { id, notified: LastNotified::default() }
     }
 }
 
@@ -89,7 +75,7 @@ impl CommitSql for Connection {
         let damaged = if asks.is_empty() { Vec::new() } else { left_out(quarantine) };
         let mut batch = if begins { Batch::begin() } else { Batch::default() };
         let modules = writes.modules();
-        let notifies = !modules.is_empty() && !memory.notified_lately();
+        let notifies = !modules.is_empty() && memory.notified.is_past();
         if notifies {
             let names: Vec<String> = modules.iter().map(ToString::to_string).collect();
             batch.add(TELL, parameters![names, &*memory.id]);
@@ -105,7 +91,7 @@ impl CommitSql for Connection {
         // The answers to the claims are the last ones.
         results.truncate(results.len() - usize::from(led.is_some()));
         if notifies && results.first().is_some_and(|rows| !rows.is_empty()) {
-            *memory.notified.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            memory.notified.set();
         }
         let granted = results[results.len() - asks.len() * CLAIM_STATEMENTS..].chunks(CLAIM_STATEMENTS);
         let granted =

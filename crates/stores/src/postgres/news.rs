@@ -1,12 +1,12 @@
 //! Hears of other servers: a connection that listens to what they notify.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc};
 
-use tokio::{sync::Notify, task::JoinHandle, time::sleep};
+use tokio::{sync::Notify, time::sleep};
 use tokio_postgres::AsyncMessage;
 
 use super::open::PostgresOptions;
-use crate::rows;
+use crate::rows::{self, LISTEN_AGAIN_AFTER, Listener};
 
 /// What is notified when a queue gets attempts that had none.
 const CHANNEL: &str = "windlass";
@@ -17,13 +17,10 @@ const ENQUEUED: &str = "windlass_enqueued";
 /// What is notified when a server has ended in good order.
 const RELEASED: &str = "windlass_released";
 
-/// Between two tries to listen again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
 /// Hears of other servers. Where it cannot listen nothing is heard, and the engine looks by itself.
 pub(crate) struct News {
     heard: Arc<Heard>,
-    listener: Option<JoinHandle<()>>,
+    _listener: Option<Listener>,
 }
 
 /// What was heard and not yet asked for.
@@ -38,13 +35,13 @@ impl News {
     /// Listens from now on. What comes from `own` is not news.
     pub(super) fn listen(options: PostgresOptions, own: String) -> Self {
         let heard = Arc::<Heard>::default();
-        let listener = tokio::spawn(listen(options, own, heard.clone()));
-        Self { heard, listener: Some(listener) }
+        let listener = Listener::spawn(listen(options, own, heard.clone()));
+        Self { heard, _listener: Some(listener) }
     }
 
     /// Nothing is ever heard: for who reads what was.
     pub(super) fn none() -> Self {
-        Self { heard: Arc::default(), listener: None }
+        Self { heard: Arc::default(), _listener: None }
     }
 }
 
@@ -59,14 +56,6 @@ impl rows::News for News {
 
     async fn released(&self) {
         self.heard.released.notified().await;
-    }
-}
-
-impl Drop for News {
-    fn drop(&mut self) {
-        if let Some(listener) = &self.listener {
-            listener.abort();
-        }
     }
 }
 
@@ -103,6 +92,6 @@ async fn listen(options: PostgresOptions, own: String, heard: Arc<Heard>) {
                 () = hear => {}
             }
         }
-        sleep(RETRY_AFTER).await;
+        sleep(LISTEN_AGAIN_AFTER).await;
     }
 }

@@ -23,7 +23,7 @@ const END_LEASES: &str = "UPDATE windlass_service SET until = 0 WHERE holder = $
 /// Other servers hear of it when it is committed.
 const TELL: &str = "SELECT pg_notify('windlass_released', '')";
 const RELEASED: &str = "SELECT name FROM windlass_service WHERE until = 0";
-/// The first server that comes makes the row; it is held while it is decided who has it.
+/// The first server makes the row, which stays locked while it is decided which one leads.
 const LEASE: &str = "INSERT INTO windlass_service AS s (name, holder, fence, until) VALUES ($1, $2, 1, $3)
     ON CONFLICT (name) DO UPDATE
     SET holder = $2, until = $3, fence = s.fence + CASE WHEN s.holder = $2 THEN 0 ELSE 1 END

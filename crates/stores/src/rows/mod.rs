@@ -39,7 +39,7 @@ pub(crate) use columns::Columns;
 pub(crate) use damaged::{any_name, count, left_out, limit_or_closed, lock, message, unreadable_alarm};
 pub(crate) use fault::{Fault, Kind, damaged, sound};
 pub(crate) use link::{Answers, Database, Link};
-pub(crate) use news::News;
+pub(crate) use news::{LISTEN_AGAIN_AFTER, LastNotified, Listener, News};
 pub(crate) use opening::{check_readable, random_bytes};
 pub(crate) use reading::{
     FlowCache, Flows, Listing, Newest, TaskParts, claimed_wait, flows, free_holder_bytes, load, locks, name,

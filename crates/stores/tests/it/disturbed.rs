@@ -10,7 +10,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use windlass_conformance::block_on;
@@ -65,6 +65,21 @@ pub(crate) fn renew(store: &dyn Store) {
 
 pub(crate) fn claim_request(free: u32) -> Vec<ClaimRequest> {
     vec![ClaimRequest { module: story::name("module"), commands: None, free }]
+}
+
+/// How long something may take that happens soon.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits until `found` finds something.
+pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Polls a future so often, so far apart, and drops it, if it has not ended by then.

@@ -16,9 +16,7 @@ use windlass_store::{
 };
 use windlass_stores::connect;
 
-use crate::disturbed::{NOW, SESSION, add_flow, id, line, new_task, renew};
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::disturbed::{NOW, PATIENCE, SESSION, add_flow, id, line, new_task, renew};
 
 /// A database as it is asked.
 pub(crate) struct Shared<'d> {

@@ -19,8 +19,8 @@ use windlass_testkit::{Database, Postgres, PostgresProduct, Product as _, Proxy}
 use super::{database, open, wait};
 use crate::{
     disturbed::{
-        Answer, NOW, SESSION, add_flow, answers_hold, claim_request, commit_while, drop_after, id,
-        kill_twice, line, new_task, port_of, renew,
+        Answer, NOW, PATIENCE, SESSION, add_flow, answers_hold, claim_request, commit_while, drop_after, id,
+        kill_twice, line, new_task, port_of, renew, until,
     },
     newest,
     story::{self, Story},
@@ -29,22 +29,11 @@ use crate::{
 /// Between two polls of a call that is dropped.
 const APART: Duration = Duration::from_millis(1);
 
-/// How long something may take that happens soon.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Waits until no transaction is open in this database.
 fn nothing_is_open(database: &Database<'_, PostgresProduct>) {
     let open = "select count(*) from pg_stat_activity where datname = current_database()
         and pid <> pg_backend_pid() and xact_start is not null";
-    until("every transaction has ended", || database.ask(open).unwrap() == "0");
+    until("every transaction has ended", || (database.ask(open).unwrap() == "0").then_some(()));
 }
 
 /// All of each task is there or nothing.
@@ -200,7 +189,7 @@ fn beside<T>(database: &Database<'_, PostgresProduct>, statement: &str, work: im
         let other = scope.spawn(|| database.ask(statement));
         let sleeps = "select count(*) from pg_stat_activity
             where datname = current_database() and wait_event = 'PgSleep'";
-        until("the other has its locks", || database.ask(sleeps).unwrap() == "1");
+        until("the other has its locks", || (database.ask(sleeps).unwrap() == "1").then_some(()));
         let done = work();
         other.join().unwrap().unwrap();
         done
@@ -236,7 +225,7 @@ fn deadlocks_with_strangers_are_tried_again() {
     let outcomes = beside(&database, &other, || block_on(store.commit(changes)));
     assert_eq!(outcomes.unwrap(), vec![Outcome::Committed; 2]);
     let deadlocks = "select deadlocks > 0 from pg_stat_database where datname = current_database()";
-    until("a deadlock was counted", || database.ask(deadlocks).unwrap() == "t");
+    until("a deadlock was counted", || (database.ask(deadlocks).unwrap() == "t").then_some(()));
 }
 
 #[test]
