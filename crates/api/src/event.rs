@@ -23,7 +23,7 @@ pub struct Event {
     /// The step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The member of a fanned-out step, by its place in the list, from 0.
+    /// The item of a step with `each`: its place in the list, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,
     /// Number of the attempt.
@@ -51,7 +51,7 @@ pub struct LogLine {
     pub at: Timestamp,
     /// The step.
     pub step: String,
-    /// The member of a fanned-out step, by its place in the list, from 0.
+    /// The item of a step with `each`: its place in the list, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,
     /// Forward or rollback.

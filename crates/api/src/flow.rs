@@ -48,7 +48,7 @@ pub struct FlowDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub deaths_max: Option<u32>,
-    /// Names of parameters, and of members of results at any depth, that may only be references to secrets,
+    /// Names of parameters, and of values of results at any depth, that may only be references to secrets,
     /// `secret://NAME`: at most 64. Workers replace the references by the values; Windlass never has these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]

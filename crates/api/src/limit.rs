@@ -86,7 +86,7 @@ pub struct LimitHolder {
     /// Name of the step; missing if the task is damaged and cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Which member of the step, from 0.
+    /// Which item of the step, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,
     /// Forward, or rolling back.

@@ -61,7 +61,7 @@ pub struct LockStep {
     /// Whether the task as a whole has the lock or waits for it, as its exclusive queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
-    /// Which of its members, from 0.
+    /// Which of its items, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
     /// Forward or rollback.

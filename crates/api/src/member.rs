@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::{Payload, Progress, StepRollback, StepStatus};
 
-/// How the members of a step stand; all but `rolled_back` add up to `total`.
+/// The number of items of a step in each state; all but `rolled_back` add up to `total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MemberCounts {
     /// Elements of the list.
@@ -32,7 +32,7 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// One member of a step: an item of `GET /v1/tasks/{id}/steps/{step}/members`.
+/// One item of a step with `each`, as in `GET /v1/tasks/{id}/steps/{step}/members`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Member {
     /// Place of its element in the list, from 0.

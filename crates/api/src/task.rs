@@ -169,7 +169,7 @@ pub struct ParentStep {
     pub task: String,
     /// Index of its step, from 0.
     pub step: usize,
-    /// Which of the step's members it is, from 0.
+    /// Which of the step's items it is, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,
 }
@@ -210,7 +210,7 @@ pub struct Step {
     /// The task that does it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
-    /// How its members stand, once it is done for each element of a list.
+    /// The states of its items, once it runs for each element of a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members: Option<MemberCounts>,
     /// The worker that has it now.

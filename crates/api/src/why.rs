@@ -48,7 +48,7 @@ pub struct WhyReason {
     /// The step it is about; left out where it is about the task as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The member of a fanned-out step, by its place in the list, from 0.
+    /// The item of a step with `each`: its place in the list, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<u32>,
     /// Forward or rollback.

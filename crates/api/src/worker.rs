@@ -155,8 +155,8 @@ pub struct ExchangeAnswer {
     pub cancels: Vec<String>,
     /// For how long the session may be silent.
     pub lease_ms: u64,
-    /// With reports, if no poll of this session is open at this server: the highest `seq` of a poll that it received, 0 for
-    /// none. If the worker's newest poll has a higher `seq`, it is at another server, which did not receive the `free` of this
+    /// With reports, where servers share a store: the highest `seq` of a poll that this server received, 0 for none. If the
+    /// worker has no open poll with this `seq`, its polls are at other servers, which did not receive the `free` of this
     /// call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<u64>,

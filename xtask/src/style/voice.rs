@@ -97,12 +97,13 @@ fn count<'v>(workspace: &Workspace, files: &[String], voice: &'v Voice) -> BTree
     found
 }
 
-/// How often `phrase` is in `text` as words of its own.
+/// How often `phrase` is in `text` as words of its own: names in it are not prose, such as the variable of `{undo}` and
+/// the command of `disk.undo`.
 fn occurrences(text: &str, phrase: &str) -> usize {
-    let is_letter = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     let is_whole = |at: &usize| {
-        let (before, after) = (&text[..*at], &text[at + phrase.len()..]);
-        !is_letter(before.chars().next_back()) && !is_letter(after.chars().next())
+        let (before, after) = (text[..*at].chars().next_back(), text[at + phrase.len()..].chars().next());
+        !before.is_some_and(|c| is_letter(c) || "{.-".contains(c)) && !after.is_some_and(is_letter)
     };
     text.match_indices(phrase).map(|(at, _)| at).filter(is_whole).count()
 }
@@ -115,5 +116,6 @@ mod tests {
     fn phrases_are_found_as_words_of_their_own() {
         assert_eq!(occurrences("a step, the step's and steps", "step"), 2);
         assert_eq!(occurrences("one_step_or_1step and step", "step"), 1);
+        assert_eq!(occurrences("{step}, {step:?}, disk.step, two-step and step", "step"), 1);
     }
 }

@@ -42,10 +42,10 @@ pub struct StepDocument {
     /// The parameter with a list: it is done once for each element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
-    /// With `each`: how many members are under way at once; 100 when left out.
+    /// With `each`: how many items run concurrently; 100 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<u32>,
-    /// What the failure of a member, or of a step that it joins, means.
+    /// What the failure of an item, or of a step that it joins, means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_partial: Option<OnPartialDocument>,
     /// How long it waits once the steps before it are done.

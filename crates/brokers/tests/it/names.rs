@@ -1,4 +1,4 @@
-//! What can be a queue or a topic of each product, told where no server is.
+//! Valid names of queues and topics of each product, checked without a server.
 
 use windlass_brokers::{Broker, BrokerError, Queue, Topic, connect};
 

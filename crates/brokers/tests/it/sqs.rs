@@ -118,7 +118,7 @@ fn messages(count: usize) -> Vec<Message> {
         .collect()
 }
 
-/// Receives until there are so many, or none comes any more.
+/// Receives until there are this many, or none comes any more.
 async fn take(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
     let mut taken = Vec::new();
     while taken.len() < count {
@@ -228,7 +228,7 @@ async fn what_came_for_a_dropped_call_is_not_lost() {
     let begun = std::time::Instant::now();
     assert_eq!(take(&mut *consumer, 1).await.len(), 1);
     assert!(begun.elapsed() < PATIENCE);
-    // Dropped with it in hands, it gives it back at once, not in a minute.
+    // A consumer that is dropped with a message in flight gives it back at once, not in a minute.
     drop(consumer);
     let mut other = sqs.consume(&queue, &settings(60)).await.unwrap();
     assert_eq!(take(&mut *other, 1).await.len(), 1);

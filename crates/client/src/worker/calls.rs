@@ -8,7 +8,7 @@ use windlass_api::{ExchangeAnswer, ExchangeRequest, PROTOCOL, Payload, Report};
 
 use super::{
     Settings, Token,
-    counterpart::Counterpart,
+    counterpart::{Asks, Counterpart, NumberedCall},
     ledger::Ledger,
     outbox::{Item, Kind},
     registry::Registry,
@@ -29,14 +29,11 @@ pub(super) struct Returned {
     pub(super) sent_at: Instant,
     pub(super) answer: Result<ExchangeAnswer, Error>,
     pub(super) call: Call,
-    /// Whether the server that answered has no open poll of the session and has not received the newest one:
-    /// a load balancer sent that poll to another server, which does not know how many slots became free.
-    pub(super) is_poll_elsewhere: bool,
 }
 
 /// The purpose of a call.
 pub(super) enum Call {
-    /// Claims attempts and receives cancels. The number identifies the poll.
+    /// Claims attempts and receives cancels. It has the number of its call.
     Poll(u64),
     /// Announces that the worker accepts no more attempts.
     Farewell,
@@ -49,8 +46,6 @@ pub(super) struct Session {
     client: Client,
     id: String,
     seq: u64,
-    /// The number of the newest poll.
-    last_poll: u64,
     holding_said_at: Option<Instant>,
     /// Whether it has announced, or is announcing, that it accepts no more attempts.
     is_draining: bool,
@@ -59,7 +54,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(client: Client) -> Self {
         let id = Uuid::new_v4().to_string();
-        Self { client, id, seq: 0, last_poll: 0, holding_said_at: None, is_draining: false }
+        Self { client, id, seq: 0, holding_said_at: None, is_draining: false }
     }
 
     fn request(&mut self, state: &State<'_>) -> ExchangeRequest {
@@ -107,11 +102,15 @@ impl Counterpart for Session {
         state: &State<'_>,
         wait: Duration,
         timeout: Duration,
-        call: Call,
-    ) -> Option<BoxFuture<'static, Returned>> {
+        asks: Asks,
+    ) -> Option<NumberedCall> {
         let mut request = self.request(state);
-        self.last_poll = request.seq;
-        self.is_draining |= matches!(call, Call::Farewell);
+        let number = request.seq;
+        let call = match asks {
+            Asks::ForAttempts => Call::Poll(number),
+            Asks::ForNothing => Call::Farewell,
+        };
+        self.is_draining |= asks == Asks::ForNothing;
         request.wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         if self.holding_said_at.is_none_or(|said_at| state.now - said_at >= HOLDING_INTERVAL) {
             self.holding_said_at = Some(state.now);
@@ -119,15 +118,16 @@ impl Counterpart for Session {
             request.worker = Some(state.settings.info.clone());
         }
         // A restarted server learns it from the first poll that names the worker.
-        if matches!(call, Call::Farewell) || request.worker.is_some() {
+        if asks == Asks::ForNothing || request.worker.is_some() {
             request.draining = self.is_draining.then_some(true);
         }
         let client = self.client.clone();
         let sent_at = state.now;
-        Some(Box::pin(async move {
+        let called = async move {
             let answer = client.exchange_within(&request, timeout).await;
-            Returned { sent_at, answer, call, is_poll_elsewhere: false }
-        }))
+            Returned { sent_at, answer, call }
+        };
+        Some((number, Box::pin(called)))
     }
 
     /// Also sends the number of free slots, so that the open poll can receive more attempts.
@@ -144,18 +144,12 @@ impl Counterpart for Session {
             request.worker = Some(state.settings.info.clone());
         }
         let client = self.client.clone();
-        let (sent_at, last_poll) = (state.now, self.last_poll);
+        let sent_at = state.now;
         Box::pin(async move {
             let answer = client.exchange_within(&request, REPORT_TIMEOUT).await;
             let batch = rejoin(tokens, request.reports);
             let answer = answer.and_then(|answer| check(&client, &batch, answer));
-            let received = answer.as_ref().ok().and_then(|answer| answer.poll);
-            Returned {
-                sent_at,
-                answer,
-                call: Call::Reports(batch),
-                is_poll_elsewhere: received.is_some_and(|received| received < last_poll),
-            }
+            Returned { sent_at, answer, call: Call::Reports(batch) }
         })
     }
 }

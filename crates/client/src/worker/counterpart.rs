@@ -6,9 +6,21 @@ use futures_util::future::BoxFuture;
 use windlass_api::{Payload, Report};
 
 use super::{
-    calls::{Call, Returned, State},
+    calls::{Returned, State},
     outbox::{Item, Kind},
 };
+
+/// What a poll asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// Attempts and cancels.
+    ForAttempts,
+    /// Nothing: the worker announces that it accepts no more attempts.
+    ForNothing,
+}
+
+/// A call that polls, with its number: later calls have higher ones.
+pub(super) type NumberedCall = (u64, BoxFuture<'static, Returned>);
 
 /// Accepts reports. A server also answers polls.
 pub(super) trait Counterpart: Send {
@@ -27,15 +39,14 @@ pub(super) trait Counterpart: Send {
     /// Converts a report to its format. None if the format cannot express it.
     fn write(&self, report: &Report, kind: Kind) -> serde_json::Result<Option<Payload>>;
 
-    /// Asks for attempts and cancels. `wait` is the server's time limit, `timeout` that of the worker. None
-    /// without a server.
+    /// Polls. `wait` is the server's time limit, `timeout` that of the worker. None without a server.
     fn poll(
         &mut self,
         state: &State<'_>,
         wait: Duration,
         timeout: Duration,
-        call: Call,
-    ) -> Option<BoxFuture<'static, Returned>>;
+        asks: Asks,
+    ) -> Option<NumberedCall>;
 
     /// Sends reports. The answer has one status for each.
     fn report(&mut self, state: &State<'_>, batch: Vec<Item>) -> BoxFuture<'static, Returned>;

@@ -215,7 +215,7 @@ impl Driver {
             );
             return true;
         }
-        drain.is_quiet(self.link.polls_open(), now) && self.is_settled()
+        drain.is_quiet(self.link.polls.count(), now) && self.is_settled()
     }
 
     /// Whether no attempt is claimed and no report is unsent.
@@ -274,8 +274,8 @@ impl Driver {
             (Call::Poll(_), Err(error)) if refused => return Err(error),
             (Call::Poll(_), Err(_)) => {}
         }
-        if returned_poll && self.link.has_overlapped() {
-            self.ledger.forget_settled(self.link.oldest_poll());
+        if returned_poll && self.link.polls.has_overlapped() {
+            self.ledger.forget_settled(self.link.polls.oldest());
         }
         Ok(())
     }
@@ -286,7 +286,7 @@ impl Driver {
         }
         if self.drain.is_some() {
             self.decline_waiting();
-        } else if self.link.has_overlapped() {
+        } else if self.link.polls.has_overlapped() {
             // Polls at several servers offered the same slots. Other workers may have a free one.
             for token in self.ledger.withdraw_excess() {
                 self.push_report(&token, Outcome::Declined, vec![]);

@@ -1,10 +1,7 @@
 //! The worker's connection to the receiver of its reports: when to make each call, what its answer means for
 //! the connection, and how long the claims are valid. The driver handles the contents of answers.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tracing::{debug, error, info, warn};
@@ -12,11 +9,12 @@ use windlass_api::{ExchangeAnswer, Payload, Report};
 
 use super::{
     calls::{Call, Returned, State},
-    counterpart::Counterpart,
+    counterpart::{Asks, Counterpart},
     drain::LAST_CALLS_TIMEOUT,
     lease::Lease,
     line::Line,
     outbox::{Kind, Outbox},
+    polls::Polls,
 };
 use crate::{Error, pacing::Pacing};
 
@@ -36,18 +34,11 @@ pub(super) struct Link {
     counterpart: Box<dyn Counterpart>,
     pub(super) lease: Lease,
     calls: FuturesUnordered<BoxFuture<'static, Returned>>,
-    polls: Line,
-    reports: Line,
-    /// The numbers of the open polls. The newest counts; older ones may be open at other servers.
-    open_polls: BTreeSet<u64>,
-    polls_made: u64,
-    /// The slots offered by the newest poll, while it is open.
-    offered: Option<u32>,
-    /// A server that had not received the newest poll answered reports: the server with the poll does not
-    /// know which slots became free since.
-    is_poll_elsewhere: bool,
-    /// Whether a poll was opened while another one was open.
-    has_overlapped: bool,
+    poll_line: Line,
+    report_line: Line,
+    pub(super) polls: Polls,
+    /// When the last reports were sent, and with how many free slots.
+    reported: Option<(Instant, u32)>,
     /// Whether the last call was lost, which was logged.
     server_away: bool,
     empty_polls: u32,
@@ -59,13 +50,10 @@ impl Link {
             counterpart,
             lease: Lease::default(),
             calls: FuturesUnordered::new(),
-            polls: Line::paced(Pacing::up_to(RECONNECT_MAX)),
-            reports: Line::default(),
-            open_polls: BTreeSet::new(),
-            polls_made: 0,
-            offered: None,
-            is_poll_elsewhere: false,
-            has_overlapped: false,
+            poll_line: Line::paced(Pacing::up_to(RECONNECT_MAX)),
+            report_line: Line::default(),
+            polls: Polls::default(),
+            reported: None,
             server_away: false,
             empty_polls: 0,
         }
@@ -84,74 +72,47 @@ impl Link {
         self.counterpart.write(report, kind)
     }
 
-    pub(super) fn polls_open(&self) -> usize {
-        self.open_polls.len()
-    }
-
-    /// The number of the newest poll.
-    pub(super) fn newest_poll(&self) -> u64 {
-        self.polls_made
-    }
-
-    /// The oldest poll that may bring attempts: open or future.
-    pub(super) fn oldest_poll(&self) -> u64 {
-        self.open_polls.first().copied().unwrap_or(self.polls_made + 1)
-    }
-
-    /// Whether polls were open at several servers at once. Then attempts may arrive for more slots than are
-    /// free, or arrive twice.
-    pub(super) fn has_overlapped(&self) -> bool {
-        self.has_overlapped
-    }
-
     /// Sends the reports in the outbox, as far as calls may be made now.
     pub(super) fn report(&mut self, state: &State<'_>, outbox: &mut Outbox) {
-        if !self.reports.may_call(state.now) {
+        if !self.report_line.may_call(state.now) {
             return;
         }
         while let Some(batch) = outbox.take_batch() {
             self.calls.push(self.counterpart.report(state, batch));
+            self.polls.reported(state.free);
+            self.reported = Some((state.now, state.free));
         }
     }
 
     /// Announces that the worker accepts no more attempts. False without a server.
     pub(super) fn say_farewell(&mut self, state: &State<'_>) -> bool {
-        let call = self.counterpart.poll(state, Duration::ZERO, LAST_CALLS_TIMEOUT, Call::Farewell);
+        let call = self.counterpart.poll(state, Duration::ZERO, LAST_CALLS_TIMEOUT, Asks::ForNothing);
         let is_told = call.is_some();
-        self.calls.extend(call);
+        self.calls.extend(call.map(|(_, call)| call));
         is_told
     }
 
-    /// Opens a poll if the newest one has ended, or offers fewer slots than are free and another server was
-    /// informed about them. The earlier poll stays open at its server and may bring attempts until its time is
-    /// over: aborting it could lose attempts in transit.
+    /// Opens a poll if one is needed. Earlier polls stay open at their servers and may bring attempts until their time is
+    /// over: aborting them could lose attempts in transit.
     pub(super) fn poll(&mut self, state: &State<'_>) {
-        let offers_too_little = self.is_poll_elsewhere && self.offered.is_some_and(|free| free < state.free);
-        let wants_one = self.offered.is_none() || offers_too_little;
-        if !wants_one || !self.polls.may_call(state.now) {
+        if !self.polls.wants(state.free) || !self.poll_line.may_call(state.now) {
             return;
         }
         let wait = self.lease.poll_wait();
-        let call = Call::Poll(self.polls_made + 1);
-        let Some(call) = self.counterpart.poll(state, wait, self.lease.poll_timeout(wait), call) else {
-            return;
-        };
+        let call = self.counterpart.poll(state, wait, self.lease.poll_timeout(wait), Asks::ForAttempts);
+        let Some((number, call)) = call else { return };
         self.calls.push(call);
-        self.has_overlapped |= !self.open_polls.is_empty();
-        self.polls_made += 1;
-        self.open_polls.insert(self.polls_made);
-        self.offered = Some(state.free);
-        self.is_poll_elsewhere = false;
+        self.polls.opened(number, state.free);
     }
 
     /// When a delayed poll may be made; none if there is no delay.
     pub(super) fn poll_due(&self) -> Option<Instant> {
-        self.polls.not_before.filter(|_| self.offered.is_none() || self.is_poll_elsewhere)
+        self.poll_line.not_before.filter(|_| self.polls.is_due())
     }
 
     /// When delayed reports may be sent; none if there is no delay.
     pub(super) fn report_due(&self) -> Option<Instant> {
-        self.reports.not_before
+        self.report_line.not_before
     }
 
     /// The next finished call; none if no call is in flight.
@@ -161,43 +122,35 @@ impl Link {
 
     /// Updates the state of the connection after a call.
     pub(super) fn note(&mut self, returned: &Returned) {
-        let Returned { sent_at, answer, call, is_poll_elsewhere } = returned;
+        let Returned { sent_at, answer, call } = returned;
         match answer {
             Ok(answer) => self.renew_lease(*sent_at, answer),
             Err(error) => self.session_in_doubt(error),
         }
         match (call, answer) {
-            (Call::Reports(_), Ok(_)) => {
-                self.is_poll_elsewhere = *is_poll_elsewhere;
-                self.reports.succeeded();
-                self.polls.server_is_there();
+            (Call::Reports(_), Ok(answer)) => {
+                if let (Some(received), Some((last, free))) = (answer.poll, self.reported) {
+                    self.polls.answered(received, free, *sent_at == last);
+                }
+                self.report_line.succeeded();
+                self.poll_line.server_is_there();
             }
-            (Call::Reports(_), Err(error)) => self.reports.failed(error),
+            (Call::Reports(_), Err(error)) => self.report_line.failed(error),
             (Call::Farewell, _) => {}
             (Call::Poll(number), Ok(answer)) => {
-                let is_newest = self.poll_ended(*number);
-                self.polls.succeeded();
-                self.reports.server_is_there();
+                let is_newest = self.polls.ended(*number);
+                self.poll_line.succeeded();
+                self.report_line.server_is_there();
                 // An older poll ends at once when its server receives the next one.
                 if is_newest {
                     self.hold_back_empty_polls(*sent_at, answer);
                 }
             }
             (Call::Poll(number), Err(error)) => {
-                self.poll_ended(*number);
-                self.polls.failed(error);
+                self.polls.ended(*number);
+                self.poll_line.failed(error);
             }
         }
-    }
-
-    /// Returns whether it was the newest poll.
-    fn poll_ended(&mut self, number: u64) -> bool {
-        self.open_polls.remove(&number);
-        let is_newest = number == self.polls_made;
-        if is_newest {
-            self.offered = None;
-        }
-        is_newest
     }
 
     /// Whether the server permanently refuses the worker: its first poll failed with a permanent error.
@@ -238,7 +191,7 @@ impl Link {
         }
         self.empty_polls += 1;
         if self.empty_polls > EMPTY_POLLS_MAX {
-            self.polls.not_before = Some(sent_at + EMPTY_POLL_MIN);
+            self.poll_line.not_before = Some(sent_at + EMPTY_POLL_MIN);
         }
     }
 }

@@ -40,6 +40,7 @@ mod line;
 mod link;
 mod outbox;
 mod outcome;
+mod polls;
 #[cfg(feature = "brokers")]
 mod queues;
 mod registry;

@@ -99,7 +99,7 @@ struct Area {
 
 async fn square(square: Square, job: Job) -> Result<Area, Failure> {
     match square.side {
-        0 => Err(Failure::retry_later("the ruler is away")),
+        0 => Err(Failure::retry_later("the ruler is unavailable")),
         1 => Err(Failure::permanent("too small").with_code(9)),
         2 => Err(std::io::Error::other("the disk is full"))?,
         3 => panic!("three is too much"),

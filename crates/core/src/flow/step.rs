@@ -214,7 +214,7 @@ impl StepDefinition {
                 Err(format!("`on_partial: {least}` is more than the {} steps before it", self.after.len()))
             }
             OnPartial::AtLeast(least) if least as usize > MEMBERS_MAX => {
-                Err(format!("`on_partial` is more than the {MEMBERS_MAX} members a step may have"))
+                Err(format!("`on_partial` is more than the {MEMBERS_MAX} items a step may have"))
             }
             OnPartial::Continue | OnPartial::AtLeast(_) => Ok(()),
         }

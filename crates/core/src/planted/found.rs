@@ -81,6 +81,7 @@ impl Bug {
         Self::LeastIgnored,
         Self::UniqueForever,
         Self::FreeSlotsUnheard,
+        Self::FewerSlotsForgotten,
         Self::RenewalNotSeen,
         Self::BodyDroppedEarly,
         Self::BodyNotRead,

@@ -174,6 +174,8 @@ pub enum Bug {
     UniqueForever,
     /// The free slots in a call with reports are ignored.
     FreeSlotsUnheard,
+    /// A worker forgets that a server with one of its polls may have learned of fewer free slots.
+    FewerSlotsForgotten,
     /// A message that a broker has lost is sent again under another token.
     SentAgainUnderAnotherToken,
     /// An answer that a broker lost fails its step without a retry.

@@ -138,12 +138,12 @@ fn failure(draft: &Draft<'_>, key: ActKey) -> Failure {
             OnPartial::AtLeast(least) => least,
             OnPartial::Fail | OnPartial::Continue => return none(),
         };
-        let message = format!("it has {} members, and at least {least} must succeed", members.total());
+        let message = format!("it has {} items, and at least {least} must succeed", members.total());
         return Failure::new(&message, fail::DATA_CODE, false);
     };
     let act = draft.task.act(key.of_member(*number));
     let Some(failure) = act.and_then(|act| act.failure.as_ref()) else { return none() };
     let others = failed.size() - 1;
     let others = if others == 0 { String::new() } else { format!(" (and {others} more)") };
-    Failure::new(&format!("member {} failed: {}{others}", number - 1, failure.message), failure.code, false)
+    Failure::new(&format!("item {} failed: {}{others}", number - 1, failure.message), failure.code, false)
 }

@@ -236,7 +236,7 @@ impl Members {
             return Ok(());
         }
         Err(format!(
-            "of {} members, {} begun, are counted {}; there are {}",
+            "of {} items, {} begun, are counted {}; there are {}",
             self.total,
             self.begun(),
             counts(self),

@@ -86,7 +86,7 @@ fn a_task_that_begins_later_fails_when_its_conditions_take_too_long() {
     let failure = failed.unwrap().forward.failure.clone().unwrap();
     assert_eq!(failure.code, DATA_CODE);
     assert!(failure.message.contains("take more than 2000000 steps: let them read shorter"), "{failure:?}");
-    assert_ne!(transition.task.state.phase, Phase::Forward, "it is turned around");
+    assert_ne!(transition.task.state.phase, Phase::Forward, "it is rolled back");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! States that differ only in what no rule looks at (absolute times, counts of events, texts) are taken as one.
 //! [`World::apply`] checks after every transition what surrounds the task, the rules check their invariants,
-//! and from every state reached the task must come to an end once workers succeed and a person helps.
+//! and from every state reached the task must come to an end once workers succeed and an operator helps.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -37,7 +37,7 @@ fn a_line_that_holds() {
 }
 
 /// All of it, faults of the engine aside, was 360,899 states when it was run once to its end: too many for
-/// every day. The way back is explored to its end for itself below.
+/// every day. Rollback is explored to its end by itself below.
 #[test]
 fn a_diamond() {
     explore("a diamond", "flow a > b c > d\naccept", 13, 44_000);
@@ -231,7 +231,7 @@ fn act_bytes(bytes: &mut Vec<u8>, act: &Act, now: Timestamp) {
         ActState::Awaiting(_) => 7,
         ActState::Fanned => 8,
     });
-    // Rules tell the first attempt from later ones, and count failures up to the retries and deaths to the most.
+    // Rules distinguish the first attempt from later ones, and count failures up to the retries and deaths to the most.
     bytes.extend([act.attempt.min(2) as u8, act.failures.min(3) as u8, act.deaths.min(DEATHS_MAX) as u8]);
     bytes.push(u8::from(act.overdue));
     let until = match act.state {

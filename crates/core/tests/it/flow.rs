@@ -1,10 +1,10 @@
-//! Which flows can run, and what the others are told.
+//! Which flows can run, and why the others are refused.
 
 use windlass_core::{Doer, Flow, Millis, Name, RETRIES_MAX, Role, SECRET_PARAMS_MAX, SPAN_MAX, STEPS_MAX};
 
 use crate::story::flow;
 
-/// What a flow is told after `change`, and the step that it is about.
+/// Why a flow is refused after `change`, and the step that it is about.
 fn told(groups: &str, change: impl Fn(&mut Flow)) -> (Option<usize>, String) {
     let mut flow = flow(groups);
     change(&mut flow);

@@ -1,6 +1,6 @@
 //! The laws of a saga, on random flows and random walks.
 //!
-//! Repeating anything changes nothing; a failure undoes exactly what was touched, later steps first; repeated
+//! Repeating anything changes nothing; a failure rolls back exactly the steps that need it, later ones first; repeated
 //! undos change nothing; and the events of a task, replayed, give the task.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -198,7 +198,7 @@ proptest! {
         prop_assert_eq!(replayed, world.task);
     }
 
-    /// Law: a final failure of any step undoes exactly the touched steps, each after its touched successors.
+    /// Law: a final failure of any step rolls back exactly the steps that need it, each after those of its successors that do.
     #[test]
     fn a_failure_undoes_exactly_what_was_touched(flow in any_flow(), failing in 0..6_usize, choices in any_choices()) {
         let mut flow = flow;
@@ -236,10 +236,10 @@ proptest! {
         }
         prop_assert!(world.task.is_ended(), "{:#?}", world.task.state);
         check_undoing(&world.task, &history)?;
-        prop_assert!(world.task.state.steps[failing].touched, "the failed step is undone as well");
+        prop_assert!(world.task.state.steps[failing].touched, "the failed step is rolled back as well");
     }
 
-    /// The same law in whatever way a walk turns a task around: undone is what was touched, and nothing else.
+    /// The same law in whatever way a walk starts a rollback: exactly the steps that need it are rolled back.
     #[test]
     fn however_a_task_turns_around_it_undoes_what_was_touched(flow in any_rich_flow(), choices in any_choices()) {
         let (mut world, mut history) = begin(flow, None);
@@ -262,7 +262,7 @@ proptest! {
     #[test]
     fn repeated_undos_change_nothing(flow in any_rich_flow(), choices in any_choices()) {
         let (mut world, _) = begin(flow, None);
-        // Far enough that there is something to undo, then back.
+        // Far enough that there is something to roll back, then back.
         for choice in choices.iter().take(20) {
             let mut moves = world.moves();
             moves.retain(|next| matches!(next, Move::Take(_) | Move::Succeed(_)));
@@ -404,7 +404,7 @@ fn check_undoing(task: &Task, history: &[Event]) -> Result<(), TestCaseError> {
                     task.flow.ancestors(later.step)[key.step] && !settled.contains(&later.step)
                 };
                 let open = touched.iter().find(is_open);
-                prop_assert!(open.is_none(), "step {} is undone before {:?}", key.step, open);
+                prop_assert!(open.is_none(), "step {} is rolled back before {:?}", key.step, open);
                 begun.insert(ActKey { direction: Direction::Forward, ..*key });
             }
             EventKind::ActSucceeded { key, .. }

@@ -33,7 +33,7 @@ fn apply(world: &mut World, command: &Command) {
     world.apply(command).unwrap_or_else(|rejection| panic!("{command:?} is refused: {rejection}"));
 }
 
-/// Whoever else asks for locks.
+/// Another task that requests locks.
 fn stranger() -> LockOwner {
     LockOwner { task: TaskId(99), key: STEP, turn: 1 }
 }
@@ -96,7 +96,7 @@ fn they_are_held_through_retries_and_losses_and_given_back_with_the_result() {
     let fence = world.act(STEP).locks()[0].fence;
     report(&mut world, STEP, failure(true));
     assert!(matches!(state(&world, STEP), ActState::Delayed { .. }));
-    assert_eq!(holder(&world, "a"), MINE, "a retry is no end");
+    assert_eq!(holder(&world, "a"), MINE, "a retry does not end the task");
     let ActState::Delayed { until } = state(&world, STEP) else { unreachable!() };
     world.now = until;
     apply(&mut world, &Command::Wake(windlass_core::Wakeup::Act(STEP)));

@@ -38,15 +38,15 @@ const STATES: &[(&str, &str, &str)] = &[
     ("draining", "", "accept\ntake a\ncancel"),
     ("draining, given back", "", "accept\ntake a\ncancel\ndecline a"),
     ("draining, paused", "", "accept\ntake a\ncancel\npause"),
-    ("undo ready", "", "accept\nfail a x"),
-    ("undo running", "", "accept\nfail a x\ntake ~a"),
-    ("undo overdue", "~a: deadline 5s", "accept\nfail a x\ntake ~a\nkept ~a\nnext"),
-    ("undo delayed", "~a: retry 1", "accept\nfail a x\nfail ~a x"),
-    ("undo pausing, given back", "", "accept\nfail a x\ntake ~a\npause\ndecline ~a"),
-    ("undo paused", "", "accept\nfail a x\npause"),
-    ("undo failed", "", "accept\nfail a x\nfail ~a x"),
-    ("undo poisoned", "", "accept\nfail a x\nlose ~a\nlose ~a\nlose ~a"),
-    ("undone", "", "accept\nok a\nfail b x\nok ~b"),
+    ("rollback ready", "", "accept\nfail a x"),
+    ("rollback running", "", "accept\nfail a x\ntake ~a"),
+    ("rollback overdue", "~a: deadline 5s", "accept\nfail a x\ntake ~a\nkept ~a\nnext"),
+    ("rollback delayed", "~a: retry 1", "accept\nfail a x\nfail ~a x"),
+    ("rollback pausing, given back", "", "accept\nfail a x\ntake ~a\npause\ndecline ~a"),
+    ("rollback paused", "", "accept\nfail a x\npause"),
+    ("rollback failed", "", "accept\nfail a x\nfail ~a x"),
+    ("rollback poisoned", "", "accept\nfail a x\nlose ~a\nlose ~a\nlose ~a"),
+    ("rolled back", "", "accept\nok a\nfail b x\nok ~b"),
     ("succeeded for good", "", "accept\nok a\nok b"),
     ("rolled back", "", "accept\nfail a x\nok ~a"),
     ("failed", "a: no rollback", "accept\nfail a x"),
@@ -371,7 +371,7 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
-    undo ready (RollingBack a=failed ~a=ready)
+    rollback ready (RollingBack a=failed ~a=ready)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
@@ -382,7 +382,7 @@ fn every_command_in_every_kind_of_state() {
       -> Paused: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
-    undo running (RollingBack a=failed ~a=ready)
+    rollback running (RollingBack a=failed ~a=ready)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
@@ -393,7 +393,7 @@ fn every_command_in_every_kind_of_state() {
       -> Pausing: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
-    undo overdue (RollingBack a=failed ~a=ready)
+    rollback overdue (RollingBack a=failed ~a=ready)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
@@ -403,7 +403,7 @@ fn every_command_in_every_kind_of_state() {
       -> Pausing: pause · stop · suspend
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
-    undo delayed (RollingBack a=failed ~a=delayed)
+    rollback delayed (RollingBack a=failed ~a=delayed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
@@ -413,7 +413,7 @@ fn every_command_in_every_kind_of_state() {
       nothing to resolve: resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
-    undo pausing, given back (Pausing a=failed ~a=ready)
+    rollback pausing, given back (Pausing a=failed ~a=ready)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · taken ~a · wake ~a · wake start
@@ -425,7 +425,7 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: resume
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
-    undo paused (Paused a=failed ~a=parked)
+    rollback paused (Paused a=failed ~a=parked)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
@@ -436,7 +436,7 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: resume
       nothing to resolve: resolve retry · resolve skip · resolve done
       rolling back already: resolve rollback
-    undo failed (Stuck a=failed ~a=failed)
+    rollback failed (Stuck a=failed ~a=failed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
@@ -445,7 +445,7 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: resolve retry
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
-    undo poisoned (Stuck a=failed ~a=failed)
+    rollback poisoned (Stuck a=failed ~a=failed)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a · ok ~a · fail ~a · later ~a · lose ~a · timeout ~a · park ~a · taken ~a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · wake ~a · wake start
@@ -454,7 +454,7 @@ fn every_command_in_every_kind_of_state() {
       -> RollingBack: resolve retry
       -> RolledBack: resolve skip · resolve done
       rolling back already: resolve rollback
-    undone (RollingBack a=succeeded ~a=ready b=failed ~b=succeeded)
+    rolled back (RollingBack a=succeeded ~a=ready b=failed ~b=succeeded)
       this attempt was reported before: accept · ok a · fail a · later a · lose a · timeout a · park a · taken a
       unknown: ok a, the last · ok a, the next · ok z · resolve z
       nothing is due: wake a · park ~a · taken ~a · wake ~a · wake start
@@ -525,8 +525,8 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("awaits a signal, too late", "a: signal go, deadline 5s", "accept\n+ 9s"),
     ("a signal is kept", "b: signal go", "accept\nsignal go"),
     ("task too late", "deadline 5s", "accept\n+ 9s"),
-    ("not taken in time", "a: start_within 5s", "accept\n+ 9s"),
-    ("taken in time", "a: start_within 5s", "accept\ntake a\n+ 9s"),
+    ("not started in time", "a: start_within 5s", "accept\n+ 9s"),
+    ("started in time", "a: start_within 5s", "accept\ntake a\n+ 9s"),
     ("members ready", "a: each list, parallel 1", "accept"),
     ("a member runs", "a: each list, parallel 1", "accept\ntake a[1]"),
     ("the last member runs", "a: each list, parallel 1", "accept\nok a[1]\ntake a[2]"),
@@ -534,8 +534,8 @@ const PARTS: &[(&str, &str, &str)] = &[
     ("members paused", "a: each list, parallel 1", "accept\npause"),
     ("members draining", "a: each list", "accept\ntake a[1]\ncancel"),
     ("members held", "a: each list, parallel 1\non_failure hold", "accept\nfinal a[1] x"),
-    ("members undone", "a: each list, parallel 1", "accept\nfinal a[1] x"),
-    ("a member's undo failed", "a: each list, parallel 1", "accept\nfinal a[1] x\nfinal ~a[1] x"),
+    ("items rolled back", "a: each list, parallel 1", "accept\nfinal a[1] x"),
+    ("the rollback of an item failed", "a: each list, parallel 1", "accept\nfinal a[1] x\nfinal ~a[1] x"),
 ];
 
 /// Every kind of command about a step with members, or one that waits for a signal.
@@ -659,7 +659,7 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
-    not taken in time (Pending)
+    not started in time (Pending)
       -> Running: ok a
       unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
       -> RollingBack: wake a
@@ -670,7 +670,7 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing changes: continue · resume
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done · resolve rollback
       -> Stuck: hold
-    taken in time (Running)
+    started in time (Running)
       -> Running: ok a · wake a
       unknown: ok a[1] · fail a[1] · lose a[1] · ok a[2] · ok a[3] · ok ~a · ok ~a[1] · wake a[1]
       nothing is due: wake deadline
@@ -758,7 +758,7 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing changes: continue · resume
       -> Running: resolve retry · resolve skip · resolve done
       step "a" has begun with the elements of `list`: give it other parameters, not another list: resolve retry, another list
-    members undone (RollingBack)
+    items rolled back (RollingBack)
       this attempt was reported before: ok a · ok a[1] · fail a[1] · lose a[1]
       unknown: ok a[2] · ok a[3]
       another attempt has taken over: ok ~a
@@ -770,7 +770,7 @@ fn every_command_in_every_kind_of_state_of_parts() {
       nothing to resolve: resolve retry · resolve retry, another list · resolve skip · resolve done
       rolling back already: resolve rollback
       -> Stuck: hold
-    a member's undo failed (Stuck)
+    the rollback of an item failed (Stuck)
       this attempt was reported before: ok a · ok a[1] · fail a[1] · lose a[1] · ok ~a · ok ~a[1]
       unknown: ok a[2] · ok a[3]
       nothing is due: wake a · wake a[1] · wake deadline

@@ -1,14 +1,14 @@
 //! Stories: a flow and what happens to a task of it, written as text; what came of it, as text.
 //!
-//! The first lines say what the flow is; the first line that is no setting begins the story.
+//! The first lines say what the flow is; the first line that is not a setting begins the story.
 //!
 //! ```text
 //! flow a > b c > d          steps; those of one group run in parallel, each after all of the group before
 //! b: retry 2, no rollback   how a step is done: retry N, backoff fixed|none, base T, cap T, timeout T, deadline T,
 //!                           start_within T
-//! ~b: retry 1               how it is undone
+//! ~b: retry 1               how it is rolled back
 //! b: when x > 1, key x      only of steps: when EXPRESSION, key EXPRESSION, delay T, signal NAME, runs FLOW, role on_error,
-//!                           each LIST, parallel N (2 unless told), on_partial continue|N
+//!                           each LIST, parallel N (2 by default), on_partial continue|N
 //! on_failure hold · retry_by module · rollback_params shared · deaths_max N · params {…} · secret NAME… · input {…} · priority N · at T ·
 //! deadline T · below N: it is a child, and that many tasks stand above it
 //!
@@ -25,7 +25,7 @@
 //! show b     the parameters that b is given         next     the clock goes on to what is due next, and it is woken
 //! ```
 //!
-//! `~b` is the undo of `b`, `b[2]` its second member; `b#1` names an attempt other than the current one. A worker
+//! `~b` is the rollback of `b`, `b[2]` its second item; `b#1` names an attempt other than the current one. A worker
 //! that reports has taken.
 
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ use windlass_core::{
 
 use crate::world::{START, World, anna, input};
 
-/// Plays a story and tells what came of it.
+/// Plays a story and returns what came of it.
 pub(crate) fn tell(story: &str) -> String {
     let (world, lines) = begin(story);
     let mut teller = Teller { world, last: None, told: String::new() };
@@ -450,9 +450,9 @@ impl Teller {
             }
             EventKind::ActOverdue { key, attempt } => format!("{} overdue", act(*key, *attempt)),
             EventKind::ActResultDropped { key, attempt, failure } => {
-                format!("{} undoes its child: {}", act(*key, *attempt), failure.message)
+                format!("{} rolls back its child: {}", act(*key, *attempt), failure.message)
             }
-            EventKind::ActSkipped { key } => format!("{} passed over", self.act_name(*key)),
+            EventKind::ActSkipped { key } => format!("{} skipped", self.act_name(*key)),
             EventKind::ActResolved { key, resolution, result, by } => {
                 let result = result.as_ref().map(|result| format!(" {result}")).unwrap_or_default();
                 format!("{} resolved: {resolution:?}{result}{}", self.act_name(*key), actor(by.as_ref()))
@@ -541,21 +541,21 @@ impl Teller {
                         format!("start {} for {step} {}{until}", start.flow, start.params)
                     }
                     ChildCommand::Cancel => format!("cancel the task of {step}"),
-                    ChildCommand::Undo => format!("undo the task of {step}"),
+                    ChildCommand::Undo => format!("roll back the task of {step}"),
                 }
             }
             Effect::Send(Message::ChildEnded { end, .. }) => match end {
                 ChildEnd::Succeeded(result) => {
-                    format!("tell the parent: done {}", result.as_deref().unwrap_or("{}"))
+                    format!("to the parent: done {}", result.as_deref().unwrap_or("{}"))
                 }
                 ChildEnd::Undone(failure) => {
                     let message = failure.message.replace(&self.world.task.id.to_string(), "TASK");
                     format!(
-                        "tell the parent: {message} (code {}, retryable {})",
+                        "to the parent: {message} (code {}, retryable {})",
                         failure.code, failure.retryable
                     )
                 }
-                ChildEnd::Gone => unreachable!("a task that is gone tells nothing"),
+                ChildEnd::Gone => unreachable!("a task that is gone sends nothing"),
             },
             Effect::Send(Message::Alarm { id, command }) => {
                 let id = id.to_string().replace(&self.world.task.id.to_string(), "TASK");

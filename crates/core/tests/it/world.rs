@@ -143,7 +143,7 @@ impl World {
         Ok(transition)
     }
 
-    /// Tells a lock something; what it says is heard later.
+    /// Sends a message to a lock; its answer is delivered later.
     pub(crate) fn tell_lock(&mut self, name: &LockName, command: &LockCommand) {
         let lock = self.locks.entry(name.clone()).or_insert_with(|| Lock::new(name.clone(), 0));
         if let Some(transition) = lock.apply(command, self.now).expect("the lock takes it") {
@@ -204,7 +204,7 @@ impl World {
     }
 
     /// What a worker has stays its own until it is reported, lost or timed out, whatever else happens to the
-    /// task; and nothing new begins while a person holds the task.
+    /// task; and nothing new begins while an operator holds the task.
     fn check_running(&self, command: &Command, transition: &Transition) {
         let settled = match command {
             Command::Report(report) => Some(report.attempt.key),
@@ -214,7 +214,7 @@ impl World {
             _ => None,
         };
         for (key, (number, _)) in self.held.iter().filter(|(key, _)| Some(**key) != settled) {
-            // Nobody has begun what is offered, and what is not taken in time has failed.
+            // Nobody has begun what is offered, and what is not started in time has failed.
             if self.offered.contains(key)
                 && self.act(*key).trouble().is_some_and(|why| why.code == START_CODE)
             {
@@ -286,7 +286,7 @@ impl World {
             let step = &self.task.state.steps[key.step];
             let member = step.members.as_ref().and_then(|members| members.get(key.member));
             let touched = member.map_or(step.touched, |member| member.touched);
-            assert!(touched && step.touched, "{key:?} ran, and would not be undone");
+            assert!(touched && step.touched, "{key:?} ran, and would not be rolled back");
         }
         self.check_members();
         let raised: BTreeSet<(AlarmKind, Option<String>)> = self
@@ -294,11 +294,11 @@ impl World {
             .values()
             .filter(|alarm| alarm.state != AlarmState::Resolved)
             .map(|alarm| (alarm.kind, alarm.step.as_ref().map(ToString::to_string)))
-            // A fault of the engine stays for a person to see, also when the task ends by itself.
+            // A fault of the engine stays for an operator to see, also when the task ends by itself.
             .filter(|(kind, _)| !(*kind == AlarmKind::EngineFault && self.task.is_ended()))
             .collect();
         let troubles = self.troubles().into_iter().map(|(kind, step)| (kind.into(), step)).collect();
-        assert_eq!(raised, troubles, "alarms are there for what waits for a person: {:#?}", self.task);
+        assert_eq!(raised, troubles, "there are alarms for what waits for an operator: {:#?}", self.task);
     }
 
     /// Whether the lock has this holder, or said a moment ago that an operator took it away.
@@ -325,7 +325,7 @@ impl World {
         }
     }
 
-    /// What waits for a person, seen from outside.
+    /// What waits for an operator, seen from outside.
     fn troubles(&self) -> BTreeSet<(StuckKind, Option<String>)> {
         let mut troubles = BTreeSet::new();
         if self.task.is_ended() {
@@ -543,7 +543,7 @@ impl World {
         moves
     }
 
-    /// What leads on when every worker succeeds and a person settles whatever waits for one.
+    /// What leads on when every worker succeeds and an operator resolves what waits for one.
     pub(crate) fn best_move(&self) -> Option<Move> {
         if self.task.is_ended() {
             return None;

@@ -126,9 +126,9 @@ pub struct ExchangeAnswer {
     pub cancels: Vec<String>,
     /// How long the session may go without a call.
     pub lease: Millis,
-    /// In the answer to reports, where no poll of the session is open at this server: the highest number of a poll that it
-    /// received, 0 for none. The newest poll of a worker behind a load balancer may be open at another server, which did not
-    /// receive this call's `free`: the worker then opens another poll.
+    /// In the answer to reports, where servers share a store: the highest number of a poll that this server received, 0 for
+    /// none. The polls of a worker behind a load balancer may be open at other servers, which did not receive this call's
+    /// `free`: the worker then opens another poll.
     pub poll: Option<u64>,
 }
 
@@ -221,11 +221,7 @@ impl Engine {
         self.adopt_running(call.session, &call.reports, now).await?;
         let reports = self.settle_reports(call.session, call.reports, now).await?;
         self.dispatch(now).await?;
-        let poll = {
-            let mut sessions = self.sessions.lock();
-            let local = sessions.get(call.session);
-            local.poll.is_none().then_some(local.last_poll)
-        };
+        let poll = self.store.cluster().map(|_| self.sessions.lock().get(call.session).last_poll);
         Ok(ExchangeAnswer { reports, lease, poll, ..ExchangeAnswer::default() })
     }
 }

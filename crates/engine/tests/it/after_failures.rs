@@ -1,5 +1,5 @@
 //! After a restart, a failed write or a lost answer: what workers may still have is theirs, what is on disk is
-//! handed out, and nobody is told of what is not there.
+//! handed out, and nothing is reported that is not there.
 
 use std::{
     future::Future,
@@ -72,7 +72,7 @@ impl Gated {
         Self::open(&MemorySink::new([7; 32]))
     }
 
-    /// The store reads its rows anew, as the next one who asks it for something makes it do.
+    /// The store reads its rows again, as the next request makes it do.
     fn read_anew(&self) {
         assert!(block_on(self.faulty.store.load(&[])).unwrap().is_empty());
     }
@@ -85,7 +85,7 @@ fn side_by_side() -> Flow {
     flow
 }
 
-/// Undoing both steps is handed out, and ends the task.
+/// The rollbacks of both steps are handed out, and end the task.
 fn both_are_undone(world: &World, id: TaskId, worker: &mut WorkerInWorld<'_>) {
     let undos = worker.poll().attempts;
     let keys: Vec<ActKey> = undos.iter().map(|undo| undo.id.key).collect();
@@ -170,7 +170,7 @@ fn the_end_of_the_grace_hands_out_nothing_that_is_on_its_way_to_the_disk() {
     assert_eq!(other.take().id.attempt, 2);
 }
 
-/// The first of two steps is reported as done; its report is written, and told as failed.
+/// The first of two steps is reported as done; its report is written, and the write is reported as failed.
 fn report_though_told_as_failed<'a>(gated: &'a Gated) -> (WorkerInWorld<'a>, String) {
     let Gated { world, gate, .. } = gated;
     world.apply(flow("f", &["a", "b"], 0));
@@ -286,7 +286,7 @@ fn a_claim_whose_answer_was_lost_reaches_the_next_poll() {
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
 }
 
-/// Whoever calls hands out to all polls that wait. Its connection may close while the store claims for another worker.
+/// Every call hands out to all polls that wait. Its connection may close while the store claims for another worker.
 #[test]
 fn what_was_claimed_by_a_call_that_went_away_reaches_the_poll_that_it_was_for() {
     let store = Arc::new(SharedStore::new([7; 32]));

@@ -1,4 +1,4 @@
-//! What happened to tasks is announced: all of it, in order per task, whatever the broker refuses and whoever dies.
+//! What happened to tasks is announced: all of it, in order per task, whatever the broker refuses and whichever server dies.
 
 use std::{
     cell::Cell,

@@ -137,7 +137,7 @@ fn a_task_whose_body_is_damaged_on_disk_leaves_queues_timers_and_limits() {
     assert_ne!(answer.reports[0].status, ReportStatus::Accepted);
     assert_eq!(store.quarantine().tasks(), [claimed, delayed, ready]);
     assert_eq!(block_on(store.held(SessionId(1))), Ok(Vec::new()));
-    // All four were given to a worker, which may have begun them; the sound one is in hands.
+    // All four were given to a worker, which may have begun them; the sound one is running.
     let limits = block_on(store.limits(world.now())).unwrap();
     assert_eq!((limits[0].started, limits[0].running), (4, 1));
     let statuses = TaskQuery { limit: 9, ..TaskQuery::default() };

@@ -15,19 +15,19 @@ use windlass_brokers::{
 };
 
 /// A broker whose queue keeps what it is given, and on whose topic announcements get lost on the way, or their
-/// confirmations on the way back, by a seed.
+/// confirmations on their way to the server, by a seed.
 pub(crate) struct TestBroker {
     chance: Mutex<u64>,
-    /// Of four announcements so many are lost, and of so many the confirmation.
+    /// The number of announcements of each four that are lost, and of those whose confirmation is lost.
     pub(crate) losses: AtomicU64,
     pub(crate) heard: Mutex<Vec<(String, u64)>>,
     /// The ids of messages, in the order in which they came.
     pub(crate) published: Mutex<Vec<String>>,
-    /// So many messages of the queue are acknowledged, or lost.
+    /// The number of messages of the queue that are acknowledged, or lost.
     pub(crate) gone: AtomicU64,
-    /// So many answers were confirmed.
+    /// The number of confirmed answers.
     pub(crate) answered: AtomicU64,
-    /// So many of them were read.
+    /// The number of them that were read.
     pub(crate) read: AtomicU64,
     /// It cannot be reached.
     pub(crate) is_unreachable: AtomicBool,

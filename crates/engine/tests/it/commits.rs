@@ -160,7 +160,7 @@ fn a_refusal_that_was_based_on_a_conflict_is_decided_again() {
     let call = report_with_lines(&mut worker, &attempt.token, ok());
     let mut reporting = pin!(two.one.engine.exchange(call, two.one.now()));
     assert!(poll(reporting.as_mut()).is_pending());
-    // The report would end the task, so that there is nothing to cancel any more; but it has turned around.
+    // The report would end the task, so that there is nothing to cancel any more; but its rollback has begun.
     let mut cancelling = pin!(two.one.engine.tell(id, Command::Cancel { by: None }));
     assert!(poll(cancelling.as_mut()).is_pending());
     two.commit_beside(id, Command::Cancel { by: None }, |_| {});
@@ -176,7 +176,7 @@ fn commands_to_one_alarm_at_once_are_decided_one_after_the_other() {
     world.apply(flow("f", &["a"], 0));
     world.submit("f");
     let mut worker = world.worker(1);
-    for message in ["no space", "cannot undo"] {
+    for message in ["no space", "cannot roll back"] {
         let attempt = worker.take();
         worker.report(&attempt.token, failed(message));
     }
@@ -207,7 +207,7 @@ fn people_are_shown_what_is_on_disk_only() {
         ("task", Box::pin(async { engine.task(id).await.map(drop) })),
         ("flow", Box::pin(async { engine.flow("f", None).await.map(drop) })),
         ("flows", Box::pin(async { engine.flows().await.map(drop) })),
-        // A person who pauses a queue that is paused already is answered by this.
+        // The answer to an operator who pauses a queue that is paused already.
         ("queues", Box::pin(async { engine.queues().await.map(drop) })),
         ("why", Box::pin(async { engine.why(id, now).await.map(drop) })),
         (
@@ -311,7 +311,7 @@ fn a_poll_that_comes_while_a_commit_is_under_way_is_answered_after_it() {
     assert!(poll(committing.as_mut()).is_pending());
     let mut worker = world.worker(1);
     let mut polling = pin!(worker.open_poll(30_000));
-    assert!(poll(polling.as_mut()).is_pending(), "what it is told comes with the end of the commit");
+    assert!(poll(polling.as_mut()).is_pending(), "its answer comes with the end of the commit");
     faulty.let_go();
     block_on(committing);
     assert!(poll(polling).is_ready());
@@ -334,12 +334,12 @@ fn a_lock_is_not_given_back_for_a_task_whose_change_is_not_committed() {
     };
     let mut submitting = pin!(two.one.engine.submit(submission, two.one.now()));
     assert!(poll(submitting.as_mut()).is_pending());
-    // It is taken in and asks for the lock; the lock is granted, and the task is about to hear so.
+    // It is accepted and requests the lock; the lock is granted, and the message about it is still to be delivered.
     let committer = Committer::new(two.one.engine.clone());
     for _ in 0..2 {
         assert!(block_on(committer.run_once(|| two.one.now())) > 0);
     }
-    let Poll::Ready(accepted) = poll(submitting) else { panic!("it is taken in") };
+    let Poll::Ready(accepted) = poll(submitting) else { panic!("it is accepted") };
     let id = accepted.unwrap().loaded.task.id;
     let mut cancelling = pin!(two.one.engine.tell(id, Command::Cancel { by: None }));
     assert!(poll(cancelling.as_mut()).is_pending());

@@ -133,7 +133,7 @@ fn ten_thousand_devices_are_declared_at_once_and_found_by_labels_and_presence() 
     assert!(listed(&world, &filter(&[], Some(false)), 10).0.is_empty());
     assert_eq!(listed(&world, &filter(&[], Some(true)), 1000).0.len(), DEVICES_APPLIED_MAX);
     assert_eq!(listed(&world, &filter(&[], None), 999).0.len(), DEVICES_APPLIED_MAX);
-    // A page looks at no more than so many, and says where the next one begins.
+    // A page looks at a bounded number, and says where the next one begins.
     apply(&world, &[device("zzz", &[("site", "ost")])]).unwrap();
     let (found, pages) = listed(&world, &filter(&[("site", "ost")], None), 10);
     assert_eq!((found, pages), (vec!["zzz".to_owned()], 2));

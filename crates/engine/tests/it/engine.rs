@@ -48,8 +48,8 @@ fn a_failure_is_rolled_back_in_reverse_and_a_failed_undo_raises_an_alarm() {
         worker.report(&attempt.token, said);
     }
     let undo = worker.take();
-    assert_eq!(undo.id.key, windlass_core::ActKey::rollback(1), "the failed step is undone first");
-    worker.report(&undo.token, failed("cannot undo"));
+    assert_eq!(undo.id.key, windlass_core::ActKey::rollback(1), "the failed step is rolled back first");
+    worker.report(&undo.token, failed("cannot roll back"));
     world.serve();
     assert_eq!(world.status(id), "Stuck: Succeeded RollbackFailed");
     let alarms = world.drive(world.engine.alarms(false, 10)).unwrap();
@@ -181,7 +181,7 @@ fn a_key_whose_answer_was_lost_names_the_task_that_stood_for_it() {
     };
     let id = |scope: u8, fingerprint: u8| submit(scope, fingerprint).unwrap().loaded.task.id;
     let first = id(1, 1);
-    assert_eq!(id(2, 1), first, "it stands for what is the same");
+    assert_eq!(id(2, 1), first, "an identical one is the same task");
     world.drive(world.engine.tell(first, Command::Cancel { by: None })).unwrap();
     assert_eq!(id(2, 1), first, "also when the same submit comes again after its end");
     assert_eq!(submit(2, 2).unwrap_err(), EngineError::KeyReused { task: first });

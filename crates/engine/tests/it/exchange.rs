@@ -1,4 +1,4 @@
-//! The exchange when answers are lost, servers are away and stores fail: nothing runs twice, nothing is forgotten.
+//! The exchange when answers are lost, servers are unavailable and stores fail: nothing runs twice, nothing is forgotten.
 
 use std::{pin::pin, sync::Arc};
 
@@ -428,7 +428,7 @@ fn what_was_declined_is_not_taken_up_again_by_a_poll_that_names_it() {
     // It has not heard yet that this was accepted.
     worker.holding.push(declined.token.clone());
     let again = worker.take();
-    assert!(again.id.claim > declined.id.claim, "it was handed out anew");
+    assert!(again.id.claim > declined.id.claim, "it was handed out again");
     worker.holding.retain(|token| *token != declined.token);
     assert!(worker.poll().attempts.is_empty());
 }

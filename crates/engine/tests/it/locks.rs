@@ -130,7 +130,11 @@ fn a_lock_goes_on_when_its_task_fails_is_cancelled_or_loses_its_worker() {
     worker.report(&attempt.token, failed("no"));
     world.pass(100);
     let attempt = worker.take();
-    assert_eq!((attempt.id.task, holder(&world, "disk")), (third, Some(third)), "the undo waits its turn");
+    assert_eq!(
+        (attempt.id.task, holder(&world, "disk")),
+        (third, Some(third)),
+        "the rollback waits its turn"
+    );
     // The worker is silent: the attempt is lost, the lock is not.
     let fence = world.task(third).act(attempt.id.key).unwrap().locks()[0].fence;
     world.pass(60_000);
@@ -141,7 +145,7 @@ fn a_lock_goes_on_when_its_task_fails_is_cancelled_or_loses_its_worker() {
     other.report(&again.token, ok());
     world.pass(100);
     let undo = other.take();
-    assert_eq!((undo.id.task, holder(&world, "disk")), (first, Some(first)), "the undo has it anew");
+    assert_eq!((undo.id.task, holder(&world, "disk")), (first, Some(first)), "the rollback has it again");
     other.report(&undo.token, ok());
     world.pass(100);
     assert_eq!(holder(&world, "disk"), None);

@@ -101,7 +101,7 @@ fn acknowledged_messages_whose_answers_wait_to_be_read_are_not_sent_again() {
         broker.read.store(read, Relaxed);
         rounds(&world, &publisher, 2);
     }
-    assert_eq!(broker.published.lock().unwrap().len(), 3, "nothing is lost as far as anybody can tell");
+    assert_eq!(broker.published.lock().unwrap().len(), 3, "nothing is lost as far as the engine knows");
     assert_eq!(hear(&world, &tokens, &ok()), [const { ReportStatus::Accepted }; 3]);
     broker.read.store(53, Relaxed);
     rounds(&world, &publisher, 60);
@@ -160,7 +160,7 @@ fn offered_over_a_restart(in_order: bool) {
     world.drive(first.run_once(world.now())).unwrap();
     let tokens = broker.published.lock().unwrap().clone();
     assert_eq!(tokens.len(), 3);
-    // One is being done by a module that answers over the broker, and its message is still in hands.
+    // One is being done by a module that answers over the broker, and its message is still in flight.
     assert_eq!(hear(&world, &tokens[..1], &Said::Running(None)), [ReportStatus::Accepted]);
     world.submit("f");
     if in_order {

@@ -1,4 +1,4 @@
-//! A task that a person or the engine holds: what workers have may end, and nothing begins, whatever becomes of
+//! A task that an operator or the engine holds: what workers have may end, and nothing begins, whatever becomes of
 //! its workers and of this server meanwhile.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A server that was started anew on what another one left.
+//! A server that is started on what another one left.
 
 use std::{pin::pin, task::Poll};
 
@@ -89,7 +89,7 @@ fn a_task_that_turned_around_hands_nothing_forward_out_again_after_a_restart() {
     let world = World::open(&sink);
     world.pass(400);
     let undo = world.worker(2).take();
-    assert_eq!(undo.id.key, ActKey::rollback(0), "nobody has the step any more: it is undone");
+    assert_eq!(undo.id.key, ActKey::rollback(0), "no worker has the step any more: it is rolled back");
 }
 
 /// A flow of one step whose attempts may take 20 s together, with retries.
@@ -187,5 +187,5 @@ fn a_restart_keeps_the_deadline_of_a_task() {
     world.serve();
     assert_eq!(world.status(id), "Pending: Ready");
     world.pass(1_100);
-    assert_eq!(world.status(id), "RollingBack: RollingBack", "a minute after its start it is turned around");
+    assert_eq!(world.status(id), "RollingBack: RollingBack", "a minute after its start it is rolled back");
 }

@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Lets time pass at once: this server was away.
+    /// Lets time pass at once: this server stood still.
     pub(crate) fn be_away(&self, ms: i64) {
         self.elapsed_ms.fetch_add(ms, Ordering::Relaxed);
         self.serve();

@@ -1,14 +1,17 @@
-//! The polls of a worker, by the rules of the client library.
+//! The polls of a worker, by the rules of the client library (`crates/client/src/worker/polls.rs`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use windlass_core::planted::{Bug, is_planted};
 
 /// The polls of a worker, by the numbers of their calls.
 #[derive(Default)]
 pub(super) struct Polls {
-    pub(super) newest: u64,
-    /// The slots that the newest one offers, while it is open.
-    pub(super) offered: Option<u32>,
-    open: BTreeSet<u64>,
+    newest: u64,
+    /// The open ones, each with the free slots that its server knows of at least.
+    open: BTreeMap<u64, u32>,
+    /// Something ended after which it may be that no server with an open poll knows of all free slots.
+    is_in_doubt: bool,
     /// Whether polls were open at several servers at once: then attempts may arrive for more slots than are
     /// free, or arrive twice.
     pub(super) has_overlapped: bool,
@@ -19,18 +22,39 @@ pub(super) struct Polls {
 impl Polls {
     pub(super) fn begin(&mut self, number: u64, free: u32) {
         self.has_overlapped |= !self.open.is_empty();
-        self.open.insert(number);
-        (self.newest, self.offered) = (number, Some(free));
+        self.open.insert(number, free);
+        (self.newest, self.is_in_doubt) = (number, false);
     }
 
-    /// Whether it was the newest one.
-    pub(super) fn end(&mut self, number: u64) -> bool {
+    pub(super) fn end(&mut self, number: u64) {
         self.open.remove(&number);
-        let is_newest = self.newest == number;
-        if is_newest {
-            self.offered = None;
+        self.is_in_doubt = true;
+    }
+
+    /// Reports were sent, which may arrive at a server with a poll.
+    pub(super) fn report(&mut self, free: u32) {
+        if !is_planted(Bug::FewerSlotsForgotten) {
+            self.open.values_mut().for_each(|known| *known = (*known).min(free));
         }
-        is_newest
+    }
+
+    /// Reports were answered by a server that has received the poll `received`, and no newer one.
+    pub(super) fn answer(&mut self, received: u64, free: u32) {
+        match self.open.get_mut(&received) {
+            Some(known) => *known = free,
+            None => self.is_in_doubt = true,
+        }
+    }
+
+    pub(super) fn is_newest_open(&self) -> bool {
+        self.open.contains_key(&self.newest)
+    }
+
+    /// Whether another poll is to be opened: the newest one has ended, or no open one is at a server that knows of all free
+    /// slots.
+    pub(super) fn wants(&mut self, free: u32) -> bool {
+        self.is_in_doubt &= self.open.values().all(|known| *known < free);
+        self.is_in_doubt || !self.is_newest_open()
     }
 
     /// The last report of an attempt was answered.
@@ -47,7 +71,7 @@ impl Polls {
 
     /// Forgets the attempts that no open poll can bring again.
     pub(super) fn forget_settled(&mut self) {
-        let oldest = self.open.first().copied().unwrap_or(self.newest + 1);
+        let oldest = self.open.keys().next().copied().unwrap_or(self.newest + 1);
         self.settled.retain(|_, newest| *newest >= oldest);
     }
 }

@@ -31,14 +31,18 @@ pub(crate) struct Worker {
     state: RefCell<State>,
     /// Signals that there is something to report.
     news: Signal,
-    /// Signals that the newest poll has ended.
-    poll_ended: Signal,
+    /// Signals that another poll may be needed.
+    polls_changed: Signal,
 }
 
 #[derive(Default)]
 struct State {
     seq: u64,
     polls: Polls,
+    /// The number of polls in a row that failed.
+    failed_polls: u64,
+    /// It pauses before it polls again.
+    is_pausing: bool,
     server: usize,
     runs: BTreeMap<String, Run>,
     /// Unsent reports, by token.
@@ -50,6 +54,14 @@ struct Run {
     number: u64,
     id: AttemptId,
     job: JobId,
+}
+
+/// A call.
+struct Sent {
+    call: Exchange,
+    /// The attempts that run.
+    named: Vec<AttemptId>,
+    server: usize,
 }
 
 /// The unsent reports of an attempt.
@@ -72,7 +84,7 @@ pub(super) fn start_worker(world: &Rc<World>, index: usize) {
         state: RefCell::new(State { server, lease: Lease::new(world.now()), ..State::default() }),
         config,
         news: Signal::default(),
-        poll_ended: Signal::default(),
+        polls_changed: Signal::default(),
     });
     world.spawn(Host::Worker(index), worker.clone().poll());
     world.spawn(Host::Worker(index), worker.clone().report());
@@ -87,48 +99,49 @@ pub(crate) fn start_spare_workers(world: &Rc<World>) {
 }
 
 impl Worker {
-    /// Keeps a poll open; a detached worker polls from time to time.
+    /// Keeps a poll open, and opens another one where the client library does. A detached worker polls from time to time.
     async fn poll(self: Rc<Self>) {
-        let mut failures = 0;
-        loop {
-            while self.state.borrow().polls.offered.is_some() {
-                self.poll_ended.wait().await;
-            }
-            let sent = self.exchange(true, Vec::new(), self.poll_timeout()).await;
-            match sent {
-                Some(answer) => {
-                    failures = 0;
-                    self.take(answer);
-                }
-                None => {
-                    failures += 1;
-                    self.retry_elsewhere(failures).await;
-                }
-            }
-            if !self.config.attached {
+        if !self.config.attached {
+            loop {
+                self.clone().carry_poll(self.call(true, Vec::new())).await;
                 self.world.sleep(self.world.within(10..=800)).await;
             }
         }
+        loop {
+            while !self.wants_poll() {
+                self.polls_changed.wait().await;
+            }
+            if self.state.borrow().polls.is_newest_open() {
+                self.world.count("poll beside another");
+            }
+            let call = self.call(true, Vec::new());
+            self.world.spawn(Host::Worker(self.index), self.clone().carry_poll(call));
+        }
     }
 
-    /// Like the client library: opens another poll if the newest one is at another server and offers too
-    /// little.
-    fn poll_beside(self: &Rc<Self>, newest_heard: Option<u64>, newest_sent: u64) {
-        let state = self.state.borrow();
-        let is_elsewhere = newest_heard.is_some_and(|heard| heard < newest_sent);
-        let offers_less = state.polls.offered.is_some_and(|offered| offered < self.free(state.runs.len()));
-        if !(self.config.attached && is_elsewhere && offers_less) {
-            return;
-        }
-        self.world.count("poll beside another");
-        drop(state);
-        let worker = self.clone();
-        self.world.spawn(Host::Worker(self.index), async move {
-            let timeout = worker.poll_timeout();
-            if let Some(answer) = worker.exchange(true, Vec::new(), timeout).await {
-                worker.take(answer);
+    fn wants_poll(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        let free = self.free(state.runs.len());
+        !state.is_pausing && state.polls.wants(free)
+    }
+
+    async fn carry_poll(self: Rc<Self>, call: Sent) {
+        match self.carry(call, self.poll_timeout()).await {
+            Some(answer) => {
+                self.state.borrow_mut().failed_polls = 0;
+                self.take(answer);
             }
-        });
+            None => {
+                let failures = {
+                    let mut state = self.state.borrow_mut();
+                    (state.failed_polls, state.is_pausing) = (state.failed_polls + 1, true);
+                    state.failed_polls
+                };
+                self.retry_elsewhere(failures).await;
+                self.state.borrow_mut().is_pausing = false;
+            }
+        }
+        self.polls_changed.set();
     }
 
     /// Sends unsent reports until they are answered.
@@ -143,12 +156,11 @@ impl Worker {
                 self.news.wait().await;
                 continue;
             }
-            let newest_poll = self.state.borrow().polls.newest;
-            match self.exchange(false, batch.clone(), REPORT_TIMEOUT_MS).await {
+            match self.carry(self.call(false, batch.clone()), REPORT_TIMEOUT_MS).await {
                 Some(answer) => {
                     failures = 0;
                     self.settle(&answer, &batch);
-                    self.poll_beside(answer.poll, newest_poll);
+                    self.polls_changed.set();
                 }
                 None => {
                     failures += 1;
@@ -173,22 +185,19 @@ impl Worker {
         }
     }
 
-    /// Makes one call. None if it was not answered, or the server could not serve it.
-    async fn exchange(
-        &self,
-        polls: bool,
-        reports: Vec<WorkerReport>,
-        timeout: u64,
-    ) -> Option<ExchangeAnswer> {
+    /// Carries out a call. None if it was not answered, or the server could not serve it.
+    async fn carry(&self, Sent { call, named, server }: Sent, timeout: u64) -> Option<ExchangeAnswer> {
         let sent_at = self.world.now();
-        let (call, named, server) = self.call(polls, reports);
-        let seq = call.seq;
+        let (seq, free, polls) = (call.seq, call.free.unwrap_or(0), call.reports.is_empty());
+        let kind = if polls { "poll" } else { "report" };
+        self.world.tell(|| {
+            format!("worker {}: {kind} {seq} goes to server {server} with {free} free slots", self.index)
+        });
         let world = &self.world;
         let worker = self.index;
         let serve = move |live: Rc<super::Live>| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
             let (call, ids) = (call.clone(), named.clone());
             Box::pin(async move {
-                let free = call.free.unwrap_or(0);
                 live.world.see(Seen::Offered { worker, seq: call.seq, free });
                 if !polls {
                     return live.engine.exchange(call, live.now()).await;
@@ -212,16 +221,32 @@ impl Worker {
         let called = world.call(Host::Worker(self.index), server, polls, Rc::new(serve));
         let answered: Option<Result<Result<ExchangeAnswer, EngineError>, Broken>> =
             world.at_most(timeout, called).await;
-        if polls && self.state.borrow_mut().polls.end(seq) {
-            self.poll_ended.set();
+        if polls {
+            self.state.borrow_mut().polls.end(seq);
+            self.polls_changed.set();
         }
+        self.world.tell(|| match &answered {
+            Some(Ok(Ok(answer))) => {
+                let (attempts, poll) = (answer.attempts.len(), answer.poll);
+                format!(
+                    "worker {}: {kind} {seq} is answered with {attempts} attempts, newest poll {poll:?}",
+                    self.index
+                )
+            }
+            _ => format!("worker {}: {kind} {seq} is lost", self.index),
+        });
         let answer = answered?.ok()?.ok()?;
-        self.state.borrow_mut().lease.renew(sent_at, answer.lease);
+        let mut state = self.state.borrow_mut();
+        state.lease.renew(sent_at, answer.lease);
+        if let Some(received) = answer.poll {
+            state.polls.answer(received, free);
+        }
+        drop(state);
         Some(answer)
     }
 
-    /// Builds a call. Returns it with the attempts that it names, and its server.
-    fn call(&self, polls: bool, reports: Vec<WorkerReport>) -> (Exchange, Vec<AttemptId>, usize) {
+    /// Builds a call.
+    fn call(&self, polls: bool, reports: Vec<WorkerReport>) -> Sent {
         let mut state = self.state.borrow_mut();
         state.seq += 1;
         // Like the client library: an ended attempt stays claimed until its report is answered, but its slot
@@ -230,6 +255,8 @@ impl Worker {
         if polls {
             let seq = state.seq;
             state.polls.begin(seq, free);
+        } else {
+            state.polls.report(free);
         }
         let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
@@ -257,7 +284,7 @@ impl Worker {
             true => self.any_server(),
             false => state.server,
         };
-        (call, state.runs.values().map(|run| run.id).collect(), server)
+        Sent { call, named: state.runs.values().map(|run| run.id).collect(), server }
     }
 
     /// The pause after a failed call: none the first time, then 100 ms, up to a second.

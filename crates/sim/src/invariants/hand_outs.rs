@@ -27,10 +27,6 @@ const BOUND_MS: u64 = 1_000;
 /// retries.
 const OPERATIONS: u64 = 60;
 
-/// With several servers, free slots are reported to the server that gets the report. The server with the poll
-/// learns of them with the next poll at the latest.
-const NEXT_POLL_MS: u64 = 6_000;
-
 /// Polls follow each other: a worker without one for no longer than this is in touch all the time.
 const GAP_MS: u64 = 100;
 
@@ -100,11 +96,10 @@ impl HandOuts {
             offered: (0, 0),
             in_touch: None,
         };
-        let next_poll = if config.servers > 1 { NEXT_POLL_MS } else { 0 };
         Self {
             // The answer to a duplicated call may go to the copy without a receiver.
             applies: config.faults.doubled == 0,
-            bound: BOUND_MS + next_poll + OPERATIONS * config.faults.device_ms,
+            bound: BOUND_MS + OPERATIONS * config.faults.device_ms,
             workers: config.workers.iter().map(worker).collect(),
             waiting: BTreeMap::new(),
             runs: BTreeMap::new(),

@@ -201,7 +201,7 @@ impl Import<'_> {
             self.bytes += member.len();
             let of_step = row.state.steps.get_mut(*step);
             let Some(members) = of_step.and_then(|step| Arc::make_mut(step).members.as_mut()) else {
-                return Err(ArchiveError::Damaged(format!("task {id} has members of a step that has none")));
+                return Err(ArchiveError::Damaged(format!("task {id} has items of a step that has none")));
             };
             members.restore(stored::read_member(member)?);
         }

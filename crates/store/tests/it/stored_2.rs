@@ -133,7 +133,7 @@ fn act(state: ActState) -> Act {
     }
 }
 
-/// A task with members, a kept signal and parameters from a person.
+/// A task with items, a kept signal and parameters from an operator.
 fn task() -> (Task, Vec<Event>) {
     // As the rules do it where nothing but workers is asked.
     let mut flow = flow();

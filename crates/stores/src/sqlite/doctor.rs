@@ -256,7 +256,7 @@ const BROKEN_LINKS: &[(&str, &str)] = &[
          + (SELECT count(*) FROM final WHERE final.status IN (1, 2, 3, 4) AND final.id = task.id)",
     ),
     (
-        "members of tasks that are not there",
+        "items of tasks that are not there",
         "SELECT count(*) FROM member WHERE NOT EXISTS (SELECT 1 FROM task WHERE n = member.task)
          AND NOT EXISTS (SELECT 1 FROM remains WHERE remains.task = member.task)",
     ),
@@ -336,7 +336,7 @@ fn members(connection: &Connection, home: Table) -> rusqlite::Result<Vec<String>
     while let Some(row) = rows.next()? {
         let Ok(mut state) = stored::read_state(row.get_ref(2)?.as_blob()?) else { continue };
         if let Err(fault) = restore_members(connection, &mut state, row.get(1)?) {
-            found.push(format!("members of task {}: {fault}", name_of(row)));
+            found.push(format!("items of task {}: {fault}", name_of(row)));
         }
         if found.len() >= PROBLEMS_MAX {
             break;

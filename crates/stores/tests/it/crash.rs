@@ -1,4 +1,4 @@
-//! A process that is killed loses nothing that it was told is written.
+//! A process that is killed loses nothing whose write was confirmed.
 
 use std::{
     io::{BufRead, BufReader},

@@ -76,7 +76,7 @@ fn rows_that_cannot_be_read_are_named() {
     sink.close();
 }
 
-/// Every column of every table, changed a little: nothing of it is told as if it had been written.
+/// Every column of every table, changed a little: nothing of it is returned as if it had been written.
 #[test]
 fn a_value_that_was_changed_is_found() {
     let (place, sink) = store();

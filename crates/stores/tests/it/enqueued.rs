@@ -26,7 +26,7 @@ impl Shop<'_> {
         block_on(self.store.enqueued().unwrap().settle(settled, None)).unwrap()
     }
 
-    /// What waits is told in its order until it is settled, and never again.
+    /// What waits is returned in its order until it is settled, and never again.
     pub(crate) fn waits_until_it_is_settled(&self) {
         (0..5).for_each(|number| self.enqueue(number));
         let waiting = self.waiting(4);
@@ -65,7 +65,7 @@ impl Shop<'_> {
             (self.ask)("select count(*) from windlass_enqueued where stands_for is not null")
         };
         age("enqueued_at");
-        assert_eq!(stand(3), "2", "the day begins when it is known which task stands for it");
+        assert_eq!(stand(3), "2", "the day begins when it is known which task it became");
         age("stood_for_at");
         assert_eq!(stand(1), "1", "a day is over for the others");
     }

@@ -1,4 +1,4 @@
-//! Writes that fail for real: what was told as written stays, what failed is not there, and work goes on.
+//! Writes that fail for real: what was reported as written stays, what failed is not there, and work goes on.
 
 use std::{
     fs,
@@ -158,7 +158,7 @@ fn io_error_child() {
     println!("child: done");
 }
 
-/// Writes until it is refused. Tells what was taken, and the error.
+/// Writes until it is refused. Returns what was accepted, and the error.
 fn fill(sink: &SqliteSink, flow: &Arc<windlass_core::Flow>, from: u64) -> (Vec<TaskId>, StoreError) {
     let mut taken = Vec::new();
     for n in from..from + 1_000 {

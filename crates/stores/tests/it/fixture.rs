@@ -91,7 +91,7 @@ fn a_store_of_format_8_is_read() {
     assert_eq!(last.kind, EventKind::TaskEnded(Ending::Succeeded));
 }
 
-/// Brings a store to today's format, in which so many tasks rest, and looks at what is in it.
+/// Brings a store to today's format, in which this number of tasks rests, and looks at what is in it.
 fn check(store: &str, resting: u64) -> (Resident, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store.db");

@@ -21,7 +21,7 @@ pub(crate) fn fan(parallel: u32) -> Arc<Flow> {
     flow.into()
 }
 
-/// A task of so many members.
+/// A task with this number of items.
 pub(crate) fn story(flow: &Arc<Flow>, id: TaskId, members: usize) -> Story {
     let items: Vec<String> = (0..members).map(|n| format!("\"item-{n}\"")).collect();
     Story::with_params(flow, id, &format!(r#"{{"items":[{}]}}"#, items.join(",")))
@@ -79,7 +79,7 @@ fn nearly_done(flow: &Arc<Flow>, members: usize, left: usize) -> (Story, Change)
     (story, Change::Task(Box::new(change)))
 }
 
-/// How many pages of the log each of ten reports of members takes, of so many.
+/// How many pages of the log each of ten reports of items takes, in a task with this number of items.
 fn frames_of_ten_reports(members: usize) -> u32 {
     let place = Place::new();
     let (sink, _) = open(&place.path(), SqliteOptions { wal_bytes: 64 << 20, ..SqliteOptions::default() });
@@ -147,7 +147,7 @@ fn members_go_when_their_task_does_a_little_at_a_time() {
 #[test]
 fn members_that_are_missing_or_too_many_are_found() {
     let damages = [
-        ("DELETE FROM member WHERE number = 2", "member 2 of its step 0 is missing before 3"),
+        ("DELETE FROM member WHERE number = 2", "item 2 of its step 0 is missing before 3"),
         ("UPDATE member SET step = 1 WHERE number = 4", "checksum differs"),
         ("UPDATE member SET state = x'02' WHERE number = 4", "checksum differs"),
     ];
@@ -176,7 +176,7 @@ fn a_member_beyond_those_of_its_step_is_found() {
     let state = stored::write_state(&fewer.task.state);
     shell.execute("UPDATE active SET state = ?1, checksum = NULL", [state]).unwrap();
     drop(shell);
-    let expected = "it has member 4 of step 0, of which there are 3";
+    let expected = "it has item 4 of step 0, of which there are 3";
     let problems = doctor(&place.path()).unwrap().problems.join("\n");
     assert!(problems.contains(expected), "{problems}");
     let sink = SqliteSink::open(&place.path(), SqliteOptions::default()).unwrap();

@@ -1,5 +1,4 @@
-//! Which version of a flow is the newest is not asked for each task, and yet nobody goes by an older one than somebody was
-//! told of.
+//! The newest version of a flow is not read for each task, and yet no server uses an older one than a client has seen.
 
 use std::{sync::Arc, time::Instant};
 
@@ -35,7 +34,7 @@ pub(crate) fn is_asked_once_in_a_while(store: &dyn Store) {
     assert_eq!(trips() - before, 2, "one that is not there may be there at any time");
 }
 
-/// Once a version was told it is the newest on the other server as well.
+/// Once a version was returned, it is the newest on the other server as well.
 pub(crate) fn is_the_same_everywhere(one: &dyn Store, other: &dyn Store) {
     add_flow(one);
     for version in 2..8 {

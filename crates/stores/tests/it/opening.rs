@@ -1,4 +1,4 @@
-//! What is no store, or cannot be one, is refused with a reason and left as it is.
+//! Files that are not a store, or cannot be one, are refused with a reason and left unchanged.
 
 use std::{fs, path::Path};
 

@@ -13,7 +13,7 @@ use crate::{
 /// More than are read at once.
 pub(crate) const TASKS: u64 = 150;
 
-/// So many bytes of an export are in the middle of the tasks that are read first.
+/// The number of bytes of an export that are in the middle of the tasks that are read first.
 const IN_THE_MIDDLE: usize = 10_000;
 
 /// What somebody does to the database in the middle of an export. Tasks are deleted last, as a sweep does it.

@@ -57,7 +57,7 @@ fn a_child_that_succeeded_stays_until_the_topmost_above_it_has_ended() {
     let sweep = || wait(sink.sweep(&retention, now(DAY), 1000)).unwrap();
     let is_there = || wait(sink.load(&[child.task.id])).unwrap()[0].is_some();
     sweep();
-    assert!(is_there(), "the one above may be undone, and it with that");
+    assert!(is_there(), "the one above may be rolled back, and it with that");
     while !top.task.is_ended() {
         write(&sink, vec![top.succeed(2, None)]);
     }

@@ -48,7 +48,9 @@ defaults
 ";
 
 /// HAProxy as it is installed on this machine. Its settings are `server=PORT`, one for each server behind it. If they are
-/// HTTP servers that report their state at `/readyz`, there is also `balance=ALGORITHM`.
+/// HTTP servers that report their state at `/readyz`, there is also `balance=ALGORITHM`. If connections on both sides are
+/// encrypted, there are `certificate=FILE`, its own certificate with its key, and `authority=FILE`, the CA certificate of
+/// the servers.
 #[derive(Debug)]
 pub struct HaProxyProduct {
     program: PathBuf,
@@ -87,24 +89,33 @@ impl Product for HaProxyProduct {
     }
 
     fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
-        let balance = place.settings.iter().find_map(|setting| setting.strip_prefix("balance="));
-        let (settings, name, check, balance) = match balance {
+        let setting = |name: &str| place.settings.iter().find_map(|setting| setting.strip_prefix(name));
+        let (settings, name, check, balance) = match setting("balance=") {
             Some(balance) => (HTTP_SETTINGS, "windlass", "httpchk GET /readyz", balance),
             None => (SETTINGS, "broker", "tcp-check", "leastconn"),
         };
+        let copy = |name: &str, to: &str| -> Result<Option<PathBuf>> {
+            let Some(file) = setting(name) else { return Ok(None) };
+            // Its own user cannot read the folder of the test.
+            let copy = place.data.join(to);
+            fs::copy(file, &copy).with_context(|| format!("cannot copy {file}"))?;
+            Ok(Some(copy))
+        };
+        let bind = copy("certificate=", "certificate.pem")?;
+        let bind = bind.map(|file| format!(" ssl crt {}", file.display())).unwrap_or_default();
+        let trust = copy("authority=", "authority.pem")?;
+        let trust =
+            trust.map(|file| format!(" ssl verify required ca-file {}", file.display())).unwrap_or_default();
         let mut text = format!(
             "global\n  maxconn 2000\n  stats socket unix@{} mode 600 level admin\n{settings}\
-             listen {name}\n  bind 127.0.0.1:{}\n  balance {balance}\n  option {check}\n  \
+             listen {name}\n  bind 127.0.0.1:{}{bind}\n  balance {balance}\n  option {check}\n  \
              default-server check inter 1s fastinter 300ms fall 2 rise 2 on-marked-down shutdown-sessions\n",
             place.data.join("stats").display(),
             place.port
         );
-        let servers = place.settings.iter().filter(|setting| !setting.starts_with("balance="));
-        for (number, setting) in servers.enumerate() {
-            let server = setting
-                .strip_prefix("server=")
-                .with_context(|| format!("invalid setting {setting}: write server=PORT"))?;
-            text.push_str(&format!("  server s{number} 127.0.0.1:{server}\n"));
+        let servers = place.settings.iter().filter_map(|setting| setting.strip_prefix("server="));
+        for (number, server) in servers.enumerate() {
+            text.push_str(&format!("  server s{number} 127.0.0.1:{server}{trust}\n"));
         }
         let file = place.data.join("haproxy.cfg");
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -146,7 +157,7 @@ impl Server<HaProxyProduct> {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn in_front_of(ports: &[u16]) -> Result<Option<Self>> {
-        Self::start_before(ports, None)
+        Self::start_before(ports, Vec::new())
     }
 
     /// Starts HAProxy in front of HTTP servers on these ports, and waits until `/readyz` of one of them answers 200.
@@ -156,12 +167,23 @@ impl Server<HaProxyProduct> {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn balancing(ports: &[u16], balance: &str) -> Result<Option<Self>> {
-        Self::start_before(ports, Some(format!("balance={balance}")))
+        Self::start_before(ports, vec![format!("balance={balance}")])
     }
 
-    fn start_before(ports: &[u16], balance: Option<String>) -> Result<Option<Self>> {
+    /// Starts HAProxy as [`balancing`](Self::balancing), with TLS on both sides. `certificate` is a file with its own
+    /// certificate and the private key, `authority` one with the CA certificate of the servers.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn encrypting(ports: &[u16], certificate: &Path, authority: &Path) -> Result<Option<Self>> {
+        let files = [("certificate", certificate), ("authority", authority)];
+        let files = files.map(|(name, file)| format!("{name}={}", file.display()));
+        Self::start_before(ports, [vec!["balance=leastconn".to_owned()], files.to_vec()].concat())
+    }
+
+    fn start_before(ports: &[u16], more: Vec<String>) -> Result<Option<Self>> {
         let servers = ports.iter().map(|port| format!("server={port}"));
-        let settings: Vec<String> = servers.chain(balance).collect();
+        let settings: Vec<String> = servers.chain(more).collect();
         Self::start_with(&settings.iter().map(String::as_str).collect::<Vec<_>>())
     }
 }

@@ -104,7 +104,7 @@ mod tests {
             task: Some("01990a6e-0000-7000-8000-000000000001".to_owned()),
             step: Some("init".to_owned()),
             message:
-                "the undo of step init failed 4 times: disk busy; settle it with `windlass task resolve`"
+                "the rollback of step init failed 4 times: disk busy; settle it with `windlass task resolve`"
                     .to_owned(),
             raised_at: now - SignedDuration::from_secs(300),
             state: AlarmState::Raised,
@@ -121,13 +121,13 @@ mod tests {
         a-17  rollback_failed  raised 5m ago
         task     01990a6e-0000-7000-8000-000000000001
         step     init
-        message  the undo of step init failed 4 times: disk busy; settle it
-                 with `windlass task resolve`
+        message  the rollback of step init failed 4 times: disk busy; settle
+                 it with `windlass task resolve`
 
         a-18  rollback_failed  acknowledged by operator, raised 5m ago
         task     01990a6e-0000-7000-8000-000000000001
-        message  the undo of step init failed 4 times: disk busy; settle it
-                 with `windlass task resolve`
+        message  the rollback of step init failed 4 times: disk busy; settle
+                 it with `windlass task resolve`
         ");
     }
 }

@@ -396,7 +396,7 @@ mod tests {
             "windlass task signal ID approved -p by=me --now",
             "windlass task start create --deadline 2h",
             "windlass task wait a b",
-            "windlass task show ID --members resize",
+            "windlass task show ID --items resize",
             "windlass task rerun ID --from init -p size=2 --key k",
             "windlass task cancel a b c",
             "windlass task events ID -f",

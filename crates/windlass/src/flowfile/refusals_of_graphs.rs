@@ -76,7 +76,7 @@ fn keys_of_graphs_must_make_sense_together() {
     5:11: `each` is a list, and must be a string
     5:17: step "a": `on_partial` is for a step with `each`, or for one that is `after` several others
     6:17: step "a": `on_partial: 0` asks for nothing: write `continue`
-    6:17: step "a": `on_partial` is more than the 10000 members a step may have
+    6:17: step "a": `on_partial` is more than the 10000 items a step may have
     6:17: `on_partial` is "most", and must be fail, continue, or the number that must succeed
     6:17: `on_partial` is a list, and must be fail, continue, or the number that must succeed
     5:12: `delay` is too long: the limit is 366 days

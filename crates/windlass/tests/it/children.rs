@@ -1,4 +1,4 @@
-//! Child tasks as users meet them: what comes up, what goes down, and what is told of it.
+//! Child tasks as users meet them: what they return, what they get, and what is shown of them.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn statuses(tasks: &[Value]) -> Vec<&str> {
     tasks.iter().map(|task| task["status"].as_str().unwrap()).collect()
 }
 
-/// Runs a task of `flow` to where it stands still; gives what is told of it then.
+/// Runs a task of `flow` to where it stands still; returns what is shown of it then.
 fn run(site: &Site, flow: &str) -> Value {
     let id = site.start_task(flow);
     site.run(&["task", "wait", &id]);
@@ -144,7 +144,7 @@ fn why_ends_with_what_the_child_waits_for() {
     let shown = text(&site.run(&["task", "show", &id]).stdout);
     assert!(shown.contains(&child), "it is shown what the step waits for: {shown}");
 
-    // One that is stuck holds up the other, and a person settles it where it is.
+    // One that is stuck holds up the other, and an operator resolves it where it is.
     let id = site.start_task("parent_of_stuck");
     let stuck = until("the child is stuck", || {
         tasks(&site, "stuck").into_iter().find(|child| child["status"] == "stuck")

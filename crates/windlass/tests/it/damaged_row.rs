@@ -12,7 +12,7 @@ flow: lonely
 steps: [{ name: one, run: nobody.serves }]
 ";
 
-/// Longer than a resting task's time is away.
+/// Later than the due time of a resting task.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn start(site: &Site, arguments: &[&str]) -> String {

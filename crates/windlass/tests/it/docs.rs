@@ -2,7 +2,7 @@
 //! a real server, and what they print is compared with the block that follows.
 //!
 //! A block that is one line beginning with `windlass server` or `windlass dev` is started beside the shell and
-//! lives until the end of the page. In an expected block `…` stands for anything, and white space does not count:
+//! lives until the end of the page. In an expected block `…` matches anything, and white space does not count:
 //! answers of the server are one line, and pages show them on several.
 
 mod blocks;

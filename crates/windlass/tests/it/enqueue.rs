@@ -107,7 +107,7 @@ impl<'d, P: SqlProduct> Place<'d, P> {
     }
 }
 
-/// What is committed runs once, under the id that the application was told; what is rolled back never was.
+/// What is committed runs once, under the id that the application got; what is rolled back never runs.
 fn a_transaction_takes_its_task_with_it<P: SqlProduct>(place: &Place<'_, P>) {
     place.sql("CREATE TABLE orders (n INT)");
     let with_order = |end: &str| {
@@ -166,22 +166,22 @@ fn what_is_refused_waits_for_a_person<P: SqlProduct>(place: &Place<'_, P>) {
     place.sql("DELETE FROM windlass_enqueued WHERE refused IS NOT NULL");
 }
 
-/// A key stands for one task, whether it waits, runs or was started over HTTP.
+/// A key belongs to one task, whether it waits, runs or was started over HTTP.
 fn a_key_stands_for_one_task<P: SqlProduct>(place: &mut Place<'_, P>) {
     let first = place.start("good", r#"{"a": 1}"#, Some("k"));
     place.ends(&first);
     until("it is settled", || (place.waiting() == "0").then_some(()));
-    // Something else under the key is told to a person, and starts nothing.
+    // Another document under the key raises an alarm, and starts nothing.
     assert_eq!(place.start("good", r#"{"a": 2}"#, Some("k")), first);
     until("it is refused", || {
         let alarms = place.site.json(&["alarm", "list"]);
         alarms.to_string().contains("another body").then_some(())
     });
-    // Under the same key it can be put right, by whoever does so.
+    // It can be corrected under the same key, by any client.
     place.sql("UPDATE windlass_enqueued SET enqueued_by = 'somebody' WHERE refused IS NOT NULL");
     assert_eq!(place.start("good", r#"{"a": 1}"#, Some("k")), first);
     assert_eq!(place.sql("SELECT count(*) FROM windlass_enqueued WHERE enqueued_by = 'somebody'"), "0");
-    until("the first stands for it", || (place.sql(STOOD_FOR) == "1").then_some(()));
+    until("the key belongs to the first", || (place.sql(STOOD_FOR) == "1").then_some(()));
     until("the alarm is over", || {
         let alarms = place.site.json(&["alarm", "list"]);
         (alarms["items"] == serde_json::json!([])).then_some(())

@@ -9,7 +9,7 @@ use super::site::{Site, text, until_within};
 
 const FLOW: &str = "flow: good\nsteps: [{ name: one, run: m.echo }]\n";
 
-/// Servers ask a database that is away again in growing pauses.
+/// Servers try an unavailable database again after growing pauses.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longer than from one heartbeat of a server to the next, so that the replica lacks some.
@@ -66,7 +66,7 @@ fn fails_over<P: SqlProduct>(database_server: &Option<Server<P>>) {
     }
 }
 
-/// Starts a task under each key; nothing while the database is away.
+/// Starts a task under each key; nothing while the database is unavailable.
 fn start_all(site: &Site) -> Option<Vec<String>> {
     let start = |key: &&str| {
         let started = site.run(&["task", "start", "good", "--key", key]);

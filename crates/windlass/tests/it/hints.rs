@@ -1,4 +1,4 @@
-//! What people are told when something is not as it should be: in words of the shell, with what to do.
+//! What users read when something is wrong: in words of the shell, with what to do.
 
 use std::{
     io::{BufRead as _, BufReader, Read},

@@ -55,7 +55,7 @@ fn a_limit_is_set_looked_at_changed_and_removed() {
         holders.map(|holder| holder["task"].as_str().unwrap().to_owned()).collect()
     };
     let show = || site.json(&["limit", "show", "gentle"]);
-    until("the first is in hands", || (holders(&show()) == [first.clone()]).then_some(()));
+    until("the first is running", || (holders(&show()) == [first.clone()]).then_some(()));
     let page = done(&site, &["limit", "show", "gentle"]);
     assert!(page.contains("1 of 1") && page.lines().any(|line| line.starts_with(&first)), "{page}");
     let why = site.json(&["task", "why", &second]);
@@ -63,7 +63,7 @@ fn a_limit_is_set_looked_at_changed_and_removed() {
 
     // One more may go from now on.
     done(&site, &["limit", "set", "gentle", "--queue", "m", "--command", "gate", "--running", "2"]);
-    until("both are in hands", || (holders(&show()).len() == 2).then_some(()));
+    until("both are running", || (holders(&show()).len() == 2).then_some(()));
     site.open_gate();
     assert_eq!(site.run(&["task", "wait", &first, &second]).status.code(), Some(0));
     assert_eq!(holders(&show()), Vec::<String>::new());
@@ -98,7 +98,7 @@ fn a_limit_that_cannot_be_is_refused_with_what_to_do() {
     assert!(odd.contains("note: no step of any flow runs unused"), "{odd}");
 }
 
-/// What a step's command was told of locks: on its stdin, and in its environment as `NAME=FENCE …`.
+/// What a step's command gets about locks: on its stdin, and in its environment as `NAME=FENCE …`.
 fn told(result: &Value) -> (Value, String) {
     (result["stdin"]["locks"].clone(), result["locks"].as_str().unwrap().to_owned())
 }
@@ -118,10 +118,10 @@ fn a_command_is_told_its_locks_and_their_fences() {
     assert!(fences.iter().all(|fence| *fence > 0), "{document}");
     assert_eq!(variable, format!("catalogue={} disk-7={}", fences[0], fences[1]));
 
-    // A step without locks is told of none.
+    // A step without locks gets none.
     assert_eq!(told(&task["steps"][1]["result"]), (Value::Null, String::new()), "{task}");
 
-    // Its undo has taken them anew, so under higher fences. What it was told is in the outcome of the task.
+    // Its rollback has acquired them again, so with higher fences. What it got is in the outcome of the task.
     let (document, undone) = told(&task["result"]);
     let anew: Vec<u64> =
         document.as_array().unwrap().iter().map(|lock| lock["fence"].as_u64().unwrap()).collect();

@@ -410,7 +410,7 @@ fn bombs_are_defused() {
     for piece in ["- ", "? ", "[", "{\"a\":", "{a: ", "&a [*a, ", "a.", "[[", "\"", "/*", "- a\n", "a: b\n"] {
         malformed::flow_file(piece.repeat(BYTES / piece.len()).as_bytes());
     }
-    // Each alias doubles what the one before stands for.
+    // Each alias doubles what the one before expands to.
     let doubling: String = (1..40).map(|n| format!("  a{n}: &a{n} [*a{}, *a{}]\n", n - 1, n - 1)).collect();
     malformed::flow_file(format!("flow: f\nparams:\n  a0: &a0 [x]\n{doubling}").as_bytes());
     // Paths below a long key take many times its length.

@@ -36,7 +36,7 @@ fn a_file_is_made_and_then_there_is_nothing_to_do() {
     make(&url);
     let memory = migrate("memory:", &["--check"]);
     assert_eq!(memory.status.code(), Some(1), "{memory:?}");
-    std::fs::write(dir.path().join("text"), "what is no database at all").unwrap();
+    std::fs::write(dir.path().join("text"), "this is not a database").unwrap();
     let foreign = migrate(&format!("sqlite:{}", dir.path().join("text").display()), &[]);
     assert_eq!(foreign.status.code(), Some(1), "{foreign:?}");
 }

@@ -1,4 +1,4 @@
-//! Commands of a module folder as real processes: what they are told, how they end, and what they leave behind.
+//! Commands of a module folder as real processes: what they get, how they end, and what they leave behind.
 
 mod confined;
 
@@ -426,7 +426,7 @@ fn a_guard_that_dies_has_a_successor() {
     rustix::process::kill_process(first[0], Signal::KILL).expect("runs");
     let second =
         wait_until("another guard is there", || guards(&worker).into_iter().find(|pid| *pid != first[0]));
-    // By then it has long been told the groups: they are written to it as soon as it is started.
+    // By then it has long known the groups: they are written to it as soon as it is started.
     wait_until("it has its handlers", || has_handlers(second).then_some(()));
     assert!(pids.into_iter().all(is_running), "a guard's death is not a worker's death");
     kill(&mut worker);

@@ -203,7 +203,7 @@ pub(super) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     until_within(PATIENCE, what, ask)
 }
 
-/// The same, for what takes longer: servers that divide their queues among consumers anew, on a busy machine.
+/// The same, for what takes longer: servers that divide their queues among consumers again, on a busy machine.
 pub(super) fn until_within<T>(patience: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

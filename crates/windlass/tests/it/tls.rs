@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use windlass_testkit::HaProxy;
+
 use super::site::{PROGRAM, Site, store, text, until_within};
 
 pub(super) const ADMIN: &str =
@@ -88,6 +90,21 @@ fn refused(site: &Site, variables: &[(&str, &str)], why: &str) {
     );
 }
 
+/// Starts a worker of the flow's module.
+fn work(site: &mut Site) {
+    let module = site.dir.path().join("modules/m");
+    fs::create_dir_all(&module).unwrap();
+    super::site::script(&module.join("echo"), "echo '{}'");
+    let worker = Command::new(PROGRAM)
+        .args(["worker", "--modules", &site.path("modules"), "--ca-file", &site.path("authority.pem")])
+        .env("WINDLASS_SERVER", &site.url)
+        .env("WINDLASS_TOKEN", ADMIN)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    site.children.push(worker);
+}
+
 const TRUSTED: (&str, &str) = ("WINDLASS_CA_FILE", "authority.pem");
 
 #[test]
@@ -110,17 +127,7 @@ fn the_right_certificate_and_token_work_and_others_are_refused() {
     let plain = site.url.replace("https", "http");
     refused(&site, &[("WINDLASS_SERVER", &plain)], "use https://");
 
-    let module = site.dir.path().join("modules/m");
-    fs::create_dir_all(&module).unwrap();
-    super::site::script(&module.join("echo"), "echo '{}'");
-    let worker = Command::new(PROGRAM)
-        .args(["worker", "--modules", &site.path("modules"), "--ca-file", &site.path("authority.pem")])
-        .env("WINDLASS_SERVER", &site.url)
-        .env("WINDLASS_TOKEN", ADMIN)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    site.children.push(worker);
+    work(&mut site);
     let task = run(&site, &["task", "start", "f", "--wait"], &[TRUSTED]);
     assert_eq!(task.status.code(), Some(0), "{task:?}");
     let url = format!("{}/v1/flows", site.url);
@@ -132,6 +139,31 @@ fn the_right_certificate_and_token_work_and_others_are_refused() {
 
     let led = run(&site, &["lead", "name", "--", "true"], &[TRUSTED]);
     assert_eq!(led.status.code(), Some(0), "{led:?}");
+}
+
+/// The configuration of `docs/operate/several-servers.md`.
+#[test]
+fn a_load_balancer_decrypts_requests_and_encrypts_them_again() {
+    let dir = folder();
+    make_certificate(dir.path(), "balancer", "authority", "IP:127.0.0.1", "2");
+    let read = |name: &str| fs::read(dir.path().join(name)).unwrap();
+    fs::write(dir.path().join("pair.pem"), [read("balancer.pem"), read("balancer.key")].concat()).unwrap();
+    let mut site = encrypted(dir, &[]);
+    let port = site.url.rsplit(':').next().unwrap().parse().unwrap();
+    let file = |name: &str| site.dir.path().join(name);
+    let Some(balancer) = HaProxy::encrypting(&[port], &file("pair.pem"), &file("authority.pem")).unwrap()
+    else {
+        return;
+    };
+    site.url = format!("https://127.0.0.1:{}", balancer.port());
+    fs::write(file("flow.yaml"), FLOW).unwrap();
+    let applied = run(&site, &["flow", "apply", &site.path("flow.yaml")], &[TRUSTED]);
+    assert_eq!(applied.status.code(), Some(0), "{applied:?}");
+    work(&mut site);
+    let task = run(&site, &["task", "start", "f", "--wait"], &[TRUSTED]);
+    assert_eq!(task.status.code(), Some(0), "{task:?}");
+    refused(&site, &[], "--ca-file");
+    refused(&site, &[TRUSTED, ("WINDLASS_TOKEN", "wl_wrong")], "token");
 }
 
 #[test]

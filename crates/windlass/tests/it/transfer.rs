@@ -130,7 +130,7 @@ fn goes_on(mut site: Site) {
     assert_eq!(text(&found.stdout).trim(), first);
     let only = ids(&site).len();
     ends_well(&site.run(&["task", "start", "only", "-p", "n=1"]));
-    assert_eq!(ids(&site).len(), only, "one that is the same stands for it");
+    assert_eq!(ids(&site).len(), only, "an identical one counts as it");
     site.start_worker();
     let module = site.dir.path().join("modules/nobody");
     fs::create_dir_all(&module).unwrap();
@@ -150,7 +150,7 @@ fn goes_on(mut site: Site) {
         let open: Vec<&str> = open.map(|task| task["status"].as_str().unwrap()).collect();
         (open.iter().all(|status| ["scheduled", "stuck"].contains(status))).then_some(())
     });
-    // A task tells its locks of its end by messages.
+    // A task reports its end to its locks with messages.
     until("no lock is held", || {
         site.json(&["lock", "list"])["items"].as_array().unwrap().is_empty().then_some(())
     });
@@ -235,7 +235,7 @@ fn what_is_not_whole_or_has_no_room_changes_nothing() {
         assert_eq!(tasks.trim(), "0");
     }
     refused(&transfer("import", &first, &whole), "exists already");
-    // One that was broken off: no server opens it, and the next import begins anew.
+    // One that was broken off: no server opens it, and the next import starts again.
     database.ask("update windlass_meta set readable_from = 2147483647").unwrap();
     database.ask("insert into windlass_queue (name, used) values ('left', true)").unwrap();
     let server =

@@ -100,11 +100,11 @@ fn members_are_shown_and_a_signal_lets_a_task_go_on() {
     assert_eq!(site.run(&["task", "wait", id]).status.code(), Some(0));
     assert_eq!(site.json(&["task", "show", id])["result"]["limit"], 3);
     let page = super::site::text(&site.run(&["task", "show", id]).stdout);
-    assert!(page.contains("3 of 3 members done"), "{page}");
-    let members = super::site::text(&site.run(&["task", "show", id, "--members", "each"]).stdout);
+    assert!(page.contains("3 of 3 items done"), "{page}");
+    let members = super::site::text(&site.run(&["task", "show", id, "--items", "each"]).stdout);
     assert_eq!(members.lines().filter(|line| line.contains("succeeded")).count(), 3, "{members}");
     let events = super::site::text(&site.run(&["task", "events", id]).stdout);
     assert!(events.lines().any(|line| line.contains("signal") && line.contains("by ops")), "{events}");
     assert_eq!(site.run(&["task", "signal", id, "approved"]).status.code(), Some(4), "it has ended");
-    assert_eq!(site.run(&["task", "show", id, "--members", "last"]).status.code(), Some(3));
+    assert_eq!(site.run(&["task", "show", id, "--items", "last"]).status.code(), Some(3));
 }

@@ -61,7 +61,7 @@ impl Disturbances for Topics<'_> {
     }
 
     // Clients of Kafka connect to where the server says that it is, so a proxy before it sees them once. What stands still
-    // is away as well.
+    // is unavailable as well.
     fn cut(&self) {
         self.server.pause().unwrap();
     }
@@ -145,7 +145,7 @@ async fn a_message_that_is_given_back_stops_no_other() {
     assert_eq!(other.look(&queue).await.unwrap().messages, Some(20), "another group has done nothing yet");
 }
 
-/// Whoever has something in hands and says nothing does not keep it from a consumer that joins, and settles nothing then.
+/// A consumer that has messages in flight and sends nothing loses them to a consumer that joins, and can settle none of them then.
 #[tokio::test]
 async fn what_a_silent_consumer_has_goes_to_one_that_joins() {
     let Some(server) = Server::shared().unwrap() else { return };
@@ -177,7 +177,7 @@ async fn what_a_silent_consumer_has_goes_to_one_that_joins() {
     }
 }
 
-/// The server dies while a group that has work in hands divides its partitions anew.
+/// The server dies while a group with messages in flight divides its partitions again.
 #[tokio::test]
 async fn a_server_that_dies_in_a_rebalance_loses_nothing() {
     const MESSAGES: u32 = 600;

@@ -102,7 +102,7 @@ async fn refusal(url: &str) -> String {
     }
 }
 
-/// Users are let in by every mechanism, by TLS and without; nobody else is, and is told why.
+/// Users can log in with every mechanism, with TLS and without; anybody else is refused with the reason.
 #[tokio::test]
 async fn who_proves_who_he_is_comes_in() {
     let Some(guarded) = Guarded::start() else { return };
@@ -227,7 +227,7 @@ async fn who_is_let_in_again_goes_on() {
         assert!(begun.elapsed() < PATIENCE, "{error}");
         refused(&error);
     }
-    // What was in hands still is, unless the cluster gave him up meanwhile.
+    // What was in flight still is, unless the cluster gave him up meanwhile.
     let is_settled = consumer.acknowledge(&[held.receipt]).await.is_ok();
     let mut missing = if is_settled { vec![3] } else { vec![1, 3] };
     while !missing.is_empty() {

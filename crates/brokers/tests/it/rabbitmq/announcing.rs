@@ -131,7 +131,7 @@ async fn a_topic_may_be_a_fanout_or_a_queue() {
     }
 }
 
-/// An exchange of another kind is told, and one that only its owner set up differently is used as it is.
+/// An exchange of another kind is reported, and one that only its owner set up differently is used as it is.
 #[tokio::test]
 async fn exchanges_of_others_are_used_if_they_can_be() {
     let Some(server) = Server::shared().unwrap() else { return };
@@ -176,8 +176,8 @@ async fn an_exchange_may_be_given_to_a_user() {
     let Some(server) = Server::shared().unwrap() else { return };
     make_exchange(server, "given", "topic", false);
     make_exchange(server, "not-given", "topic", false);
-    make_user(server, "announcer", ["^made$", "^(made|given)$", "^$"]);
-    let broker = as_user(server, "announcer");
+    make_user(server, "relay", ["^made$", "^(made|given)$", "^$"]);
+    let broker = as_user(server, "relay");
     let said = [announcement("task.accepted"), announcement("task.ended")];
     for name in ["made", "given"] {
         assert_eq!(broker.announce(&topic(name, None), &said).await, [Ok(()), Ok(())], "{name}");

@@ -87,7 +87,7 @@ fn is_all_there(count: &Count) -> bool {
     confirmed.iter().all(|id| came.contains_key(id))
 }
 
-/// Waits until so many more are confirmed and all that is confirmed has come, and tells how long that took.
+/// Waits until this number of further messages is confirmed and all confirmed ones have arrived. Returns how long that took.
 async fn goes_on(count: &Count, more: usize) -> Duration {
     let begun = Instant::now();
     let wanted = count.confirmed.lock().unwrap().len() + more;
@@ -148,7 +148,7 @@ async fn nothing_is_lost_when_servers_die_in_turn() {
     assert!(confirmed.len() > 3_000);
 }
 
-/// What the proxy is set to here is what people are told to set it to, but for addresses.
+/// The configuration of the proxy that the documentation gives, with other addresses.
 fn is_on_the_page(configuration: &str) {
     let page = include_str!("../../../../../docs/operate/brokers/rabbitmq.md");
     for line in configuration.lines() {

@@ -27,7 +27,7 @@ pub(super) fn as_user(server: &Server, user: &str) -> RabbitMq {
     RabbitMq::new(&format!("amqp://{user}:secret@127.0.0.1:{}/", server.port())).unwrap()
 }
 
-/// A user who is deleted is out at once, and is told so by every call.
+/// A user who is deleted is out at once, and every call reports it.
 #[tokio::test]
 async fn rights_that_are_revoked_are_gone() {
     let Some(server) = Server::shared().unwrap() else { return };
@@ -58,13 +58,13 @@ async fn rights_that_are_revoked_are_gone() {
         received = consumer.receive(1, Duration::from_millis(50)).await;
     }
     assert!(matches!(received, Err(BrokerError::Refused(_))), "{received:?}");
-    // What it had in hands is another one's.
+    // What it had in flight is another one's.
     let other = RabbitMq::new(&server.url()).unwrap();
     let again = take(&mut *other.consume(&queue, &settings(10)).await.unwrap(), 1).await;
     assert_eq!((&*again[0].message.id, again[0].deliveries), ("id-1", Some(2)));
 }
 
-/// Who may not do something is told what, and who may use a queue need not have the right to make it.
+/// A missing permission is named, and a user may use a queue without the right to create it.
 #[tokio::test]
 async fn rights_are_looked_at_one_by_one() {
     let Some(server) = Server::shared().unwrap() else { return };
@@ -95,7 +95,7 @@ async fn rights_are_looked_at_one_by_one() {
     assert!(matches!(&error, BrokerError::Refused(why) if why.contains("elsewhere")), "{error}");
 }
 
-/// A server that is short of memory takes nothing, which is told soon; what workers settle gets through.
+/// A server that is short of memory accepts nothing, which is reported soon; what workers settle gets through.
 #[tokio::test]
 async fn a_server_short_of_memory_holds_up_publishing_alone() {
     let Some(server) = Server::start_with(&["max_message_size=4096"]).unwrap() else { return };
@@ -128,7 +128,7 @@ async fn a_server_short_of_memory_holds_up_publishing_alone() {
     // The server has heard it, and may still be about to send the third.
     let until = Instant::now() + PATIENCE;
     while broker.look(&queue).await.unwrap().messages != Some(0) {
-        assert!(Instant::now() < until, "the third is in hands");
+        assert!(Instant::now() < until, "the third is in flight");
         sleep(Duration::from_millis(50)).await;
     }
 
@@ -139,15 +139,15 @@ async fn a_server_short_of_memory_holds_up_publishing_alone() {
         sleep(Duration::from_millis(50)).await;
     }
 
-    // This server also has a limit of its own, lower than usual: it is told of the one message that it is about.
+    // This server also has a limit of its own, lower than usual: the error names the one message that it is about.
     let large = Message { body: vec![b'x'; 5_000].into(), ..message(6) };
     let outcomes = broker.publish(&queue, &[message(7), large, message(8)]).await;
     assert_eq!((&outcomes[0], &outcomes[2]), (&Ok(()), &Ok(())));
     assert_eq!(outcomes[1], Err(BrokerError::TooLarge { bytes: 5_000, limit: 4_096 }));
 }
 
-/// A network that says nothing at all: calls end in time, receipts of what was in hands are told to be worth nothing, and
-/// what was in hands comes again.
+/// A network that delivers nothing at all: calls end in time, receipts of messages in flight are refused as stale, and
+/// those messages are delivered again.
 #[tokio::test]
 async fn a_network_that_stands_still_is_noticed() {
     let Some(server) = Server::shared().unwrap() else { return };
@@ -187,7 +187,7 @@ async fn a_network_that_stands_still_is_noticed() {
     assert_eq!(ids, ["id-1", "id-2"]);
 }
 
-/// A server that thinks that a message is in hands for too long takes all of them away, and says why.
+/// A server for which a message is in flight for too long takes all of them back, and reports why.
 #[tokio::test]
 async fn a_message_that_is_in_hands_for_too_long_is_taken_away() {
     let Some(server) = Server::start().unwrap() else { return };
@@ -208,7 +208,7 @@ async fn a_message_that_is_in_hands_for_too_long_is_taken_away() {
     consumer.acknowledge(&receipts(&again)).await.unwrap();
 }
 
-/// Somebody deletes a queue and makes it again so soon that the server tells its consumer nothing, and takes it for one of
+/// Somebody deletes a queue and makes it again so soon that the server sends its consumer nothing, and takes it for one of
 /// the new queue.
 #[tokio::test]
 async fn a_consumer_that_the_server_lost_sight_of_comes_back() {

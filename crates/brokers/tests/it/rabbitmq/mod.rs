@@ -127,7 +127,7 @@ fn receipts(deliveries: &[Delivery]) -> Vec<Receipt> {
     deliveries.iter().map(|delivery| delivery.receipt.clone()).collect()
 }
 
-/// Receives exactly so many.
+/// Receives exactly this number of messages.
 async fn take(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
     let mut taken = Vec::new();
     while taken.len() < count {
@@ -156,7 +156,7 @@ async fn urgent_messages_go_first() {
     assert_eq!(came, [&sent[2], &sent[1], &sent[3], &sent[0]]);
 }
 
-/// A queue of another kind is told, and one that only its owner set differently is used as it is.
+/// A queue of another kind is reported, and one that only its owner set differently is used as it is.
 #[tokio::test]
 async fn queues_of_others_are_used_if_they_can_be() {
     let Some(server) = Server::shared().unwrap() else { return };

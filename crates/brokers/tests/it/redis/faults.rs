@@ -41,7 +41,7 @@ async fn all_data_are_gone() {
 
         server.ask(&["FLUSHALL"]).unwrap();
         assert_eq!(broker.look(&queue).await, Err(BrokerError::NoQueue(queue.name.clone())));
-        // What it held is known to nobody any more; that it is done is no error.
+        // What it held is unknown to the server now; settling it is not an error.
         let _ = consumer.keep(std::slice::from_ref(&held[0].receipt)).await;
         consumer.acknowledge(std::slice::from_ref(&held[0].receipt)).await.unwrap();
 
@@ -61,7 +61,7 @@ async fn all_data_are_gone() {
     }
 }
 
-/// While a consumer waits, so that no call of its own tells it.
+/// While a consumer waits, so that no call of its own reports it.
 #[tokio::test]
 async fn all_data_are_gone_while_a_consumer_waits() {
     let Some(server) = Server::start_with(&["appendfsync=no"]).unwrap() else { return };
@@ -132,7 +132,7 @@ async fn a_silent_consumer_takes_nothing_back() {
     assert!(pending().ends_with("\n2"), "{}", pending());
 }
 
-/// Who may have one message in hands, and cannot be heard when giving it back, gets it again.
+/// A consumer with room for one message, whose return of it is lost, gets it again.
 #[tokio::test]
 async fn what_could_not_be_given_back_comes_again() {
     let Some(server) = Server::shared().unwrap() else { return };
@@ -174,7 +174,7 @@ async fn a_wrong_password_is_refused_and_not_shown() {
     }
 }
 
-/// A user is taken away and comes back: calls are refused meanwhile, and go on by themselves, and what was in hands is.
+/// A user is taken away and comes back: calls are refused meanwhile, and go on by themselves, and what was in flight still is.
 #[tokio::test]
 async fn a_password_is_revoked() {
     let Some(server) = Server::start().unwrap() else { return };
@@ -240,7 +240,7 @@ async fn the_rights_of_the_page_are_enough() {
         }
         assert!(consumer.receive(1, Duration::from_millis(700)).await.unwrap().is_empty());
         assert_eq!(broker.look(&queue).await.unwrap().messages, Some(0));
-        // Whoever ends puts back and leaves.
+        // A consumer that ends puts back what it has, and leaves.
         broker.publish(&queue, &messages(2..3)).await.remove(0).unwrap();
         take(&mut *consumer, 1).await;
         drop(consumer);
@@ -289,7 +289,7 @@ async fn memory_is_full() {
     publish(&broker, 2).await.unwrap();
 }
 
-/// Nobody answers and nobody says so: calls end all the same, and go on after it.
+/// The server does not answer, and the connection stays open: calls end in time, and work again after it.
 #[tokio::test]
 async fn the_server_stands_still() {
     let Some(server) = Server::start().unwrap() else { return };

@@ -41,7 +41,7 @@ fn settings() -> ConsumerSettings {
     }
 }
 
-/// Takes exactly so many.
+/// Receives exactly this number of messages.
 async fn take(consumer: &mut dyn Consumer, count: usize) -> Vec<Delivery> {
     let until = Instant::now() + PATIENCE;
     let mut taken = Vec::new();

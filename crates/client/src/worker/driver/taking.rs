@@ -36,8 +36,8 @@ impl Driver {
     /// The last report of an attempt was answered.
     pub(super) fn settle(&mut self, token: &Token) {
         if self.ledger.settle(token) {
-            if self.link.has_overlapped() {
-                self.ledger.remember_settled(token.clone(), self.link.newest_poll());
+            if self.link.polls.has_overlapped() {
+                self.ledger.remember_settled(token.clone(), self.link.polls.newest());
             }
             self.settled(token);
         }

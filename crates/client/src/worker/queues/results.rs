@@ -17,7 +17,7 @@ use crate::{
     pacing::Pacing,
     worker::{
         calls::{Call, Returned, State},
-        counterpart::Counterpart,
+        counterpart::{Asks, Counterpart, NumberedCall},
         outbox::{Item, Kind},
     },
 };
@@ -74,8 +74,8 @@ impl Counterpart for Results {
         _state: &State<'_>,
         _wait: Duration,
         _timeout: Duration,
-        _call: Call,
-    ) -> Option<BoxFuture<'static, Returned>> {
+        _asks: Asks,
+    ) -> Option<NumberedCall> {
         None
     }
 
@@ -92,7 +92,7 @@ impl Counterpart for Results {
                 detail,
             });
             let answer = ExchangeAnswer { reports: reports.collect(), ..ExchangeAnswer::default() };
-            Returned { sent_at, answer: Ok(answer), call: Call::Reports(batch), is_poll_elsewhere: false }
+            Returned { sent_at, answer: Ok(answer), call: Call::Reports(batch) }
         })
     }
 }

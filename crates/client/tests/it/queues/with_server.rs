@@ -117,14 +117,14 @@ async fn a_reference_that_the_server_finds_wrong_goes_to_the_dead_queue() {
     let server = ExchangeServer::start();
     server.desk.change(|book| {
         book.offered.insert("a".to_owned(), attempt("a"));
-        book.refuse_kept = Some(Problem::new(422, "malformed", "Malformed", "this is no token of mine"));
+        book.refuse_kept = Some(Problem::new(422, "malformed", "Malformed", "this is not a token of mine"));
     });
     bench.publish([reference("wrong"), step("a")]).await;
     let (ran, handler) = counting();
     let worker = with_one_slot(&bench, &server, handler);
     let dead = &bench.read(&bench.queue.dead(), 1).await[0];
     let reason = dead.header("windlass-reason").unwrap();
-    assert!(reason.contains("refuses its parameters: this is no token of mine"), "{reason}");
+    assert!(reason.contains("refuses its parameters: this is not a token of mine"), "{reason}");
     server.desk.until("the report of the other one", |book| book.done.contains_key("a")).await;
     bench.emptied().await;
     worker.drained().await.unwrap();

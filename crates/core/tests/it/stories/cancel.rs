@@ -1,4 +1,4 @@
-//! A person ends a task.
+//! An operator cancels a task.
 
 use insta::assert_snapshot;
 

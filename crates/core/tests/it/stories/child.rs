@@ -51,7 +51,7 @@ fn a_task_that_fails_fails_the_step_and_has_undone_itself() {
     child b fail no space
         b#1 failed for good: no space (code 1)
         rolling back: b failed
-        ~b passed over
+        ~b skipped
         ~a#1 ready
     ok ~a
         ~a#1 was handed out
@@ -98,7 +98,7 @@ fn a_retry_starts_another_task() {
     child a final no such file
         a#1 failed for good: no such file (code 65)
         rolling back: a failed
-        ~a passed over
+        ~a skipped
         ended: Failed
       == Failed: a=failed ~a=skipped
     ");
@@ -130,9 +130,9 @@ fn a_task_that_turns_around_stops_those_it_started_and_undoes_those_that_are_don
       == RollingBack: a=succeeded b=succeeded c=running
     child c final cancelled
         c#1 failed for good: cancelled (code 65)
-        ~c passed over
+        ~c skipped
         ~b#1 waits for a child
-      -> undo the task of ~b#1
+      -> roll back the task of ~b#1
       == RollingBack: a=succeeded b=succeeded ~b=running c=failed ~c=skipped
     child b fail undone
         ~b#1 succeeded
@@ -146,7 +146,7 @@ fn a_task_that_turns_around_stops_those_it_started_and_undoes_those_that_are_don
       -> forget ~a
       == Cancelled: a=succeeded ~a=succeeded b=succeeded ~b=succeeded c=failed ~c=skipped
     ");
-    // What is done all the same is recorded, and then undone.
+    // A result that arrives nevertheless is recorded, and then rolled back.
     assert_snapshot!(events("flow a b\nb: runs copy\naccept\nfail a x\nchild b ok {\"n\":1}\nchild b fail undone\nok ~a"), @r#"
     accept
         accepted
@@ -239,7 +239,7 @@ fn what_was_done_by_hand_no_task_undoes() {
     ok ~b
         ~b#1 was handed out
         ~b#1 succeeded
-        ~a passed over
+        ~a skipped
         ended: RolledBack
       == RolledBack: a=succeeded ~a=skipped b=failed ~b=succeeded
     ");
@@ -289,17 +289,17 @@ fn members_have_a_task_each() {
       == Running: a=running a[1]=running a[2]=succeeded a[3]=running
     child a[1] fail broken
         a[1]#1 failed for good: broken (code 1)
-        a#1 failed for good: member 0 failed: broken (code 1)
+        a#1 failed for good: item 0 failed: broken (code 1)
         rolling back: a failed
       -> cancel the task of a[3]#1
       == RollingBack: a=failed a[1]=failed a[2]=succeeded a[3]=running
     child a[3] final cancelled
         a[3]#1 failed for good: cancelled (code 65)
         ~a has 3 members
-        ~a[3] passed over
+        ~a[3] skipped
         ~a[2]#1 waits for a child
-        ~a[1] passed over
-      -> undo the task of ~a[2]#1
+        ~a[1] skipped
+      -> roll back the task of ~a[2]#1
       == RollingBack: a=failed ~a=running a[1]=failed ~a[1]=skipped a[2]=succeeded ~a[2]=running a[3]=failed ~a[3]=skipped
     child ~a[2] fail undone
         ~a[2]#1 succeeded
@@ -335,7 +335,7 @@ fn a_child_tells_what_its_steps_returned_and_is_undone_when_its_parent_is() {
         b#1 succeeded {"m":2}
         ended: Succeeded
       -> forget b
-      -> tell the parent: done {"n":1,"m":2}
+      -> to the parent: done {"n":1,"m":2}
       == Succeeded: a=succeeded b=succeeded
     undone
         rolling back: wanted by its parent
@@ -356,7 +356,7 @@ fn a_child_tells_what_its_steps_returned_and_is_undone_when_its_parent_is() {
         ~a#1 succeeded
         ended: RolledBack
       -> forget ~a
-      -> tell the parent: task TASK of the flow story was rolled back: its parent task started rolling back (code 1, retryable false)
+      -> to the parent: task TASK of the flow story was rolled back: its parent task started rolling back (code 1, retryable false)
       == RolledBack: a=succeeded ~a=succeeded b=succeeded ~b=succeeded
     undone
         rejected: nothing is due
@@ -400,7 +400,7 @@ fn a_child_that_fails_tells_why() {
         ~a#1 succeeded
         ended: RolledBack
       -> forget ~a
-      -> tell the parent: task TASK of the flow story was rolled back: step b failed: no such file (code 65, retryable false)
+      -> to the parent: task TASK of the flow story was rolled back: step b failed: no such file (code 65, retryable false)
       == RolledBack: a=succeeded ~a=succeeded b=failed ~b=succeeded
     ");
     assert_snapshot!(tell("flow a\nbelow 1\ndeadline 5s\naccept\nnext"), @"
@@ -417,7 +417,7 @@ fn a_child_that_fails_tells_why() {
         ended: Failed
       -> forget a
       -> forget deadline
-      -> tell the parent: task TASK of the flow story failed: the task's deadline passed (code 125, retryable true)
+      -> to the parent: task TASK of the flow story failed: the task's deadline passed (code 125, retryable true)
       == Failed:
     ");
     assert_snapshot!(tell("flow a > b\nbelow 1\naccept\nok a\npause\ncancelled\nok ~a"), @"
@@ -449,7 +449,7 @@ fn a_child_that_fails_tells_why() {
         ~a#1 succeeded
         ended: Cancelled
       -> forget ~a
-      -> tell the parent: task TASK of the flow story was cancelled: its parent task started rolling back (code 1, retryable false)
+      -> to the parent: task TASK of the flow story was cancelled: its parent task started rolling back (code 1, retryable false)
       == Cancelled: a=succeeded ~a=succeeded
     ");
 }
@@ -461,8 +461,8 @@ fn only_a_child_that_succeeded_goes_back_and_only_for_its_parent() {
         assert!(world.apply(&Command::UndoForParent).is_err(), "{story}");
     }
     let mut world = play("flow a\na: no rollback\nbelow 1\naccept\nok a");
-    world.apply(&Command::UndoForParent).expect("it turns around");
-    // There was nothing to undo, and nothing is left of it all the same.
+    world.apply(&Command::UndoForParent).expect("it starts rolling back");
+    // There was nothing to roll back, and nothing is left of it either.
     assert_eq!(world.task.state.phase, Phase::Ended(Ending::RolledBack));
 }
 
@@ -510,7 +510,7 @@ fn what_goes_from_task_to_task_has_a_size() {
         ~a#1 succeeded
         ended: RolledBack
       -> forget ~a
-      -> tell the parent: task TASK of the flow story was rolled back: its results are 262145 bytes together, and a step takes at most 262144: return less, or a reference (code 65, retryable false)
+      -> to the parent: task TASK of the flow story was rolled back: its results are 262145 bytes together, and a step takes at most 262144: return less, or a reference (code 65, retryable false)
       == RolledBack: a=succeeded ~a=succeeded
     "#);
 }

@@ -1,4 +1,4 @@
-//! Conditions: steps that are passed over, and those whose condition cannot be told.
+//! Conditions: steps that are skipped, and those whose condition cannot be evaluated.
 
 use insta::assert_snapshot;
 
@@ -35,7 +35,7 @@ fn a_step_whose_condition_does_not_hold_is_passed_over_and_others_come_after_it(
     ok a
         a#1 was handed out
         a#1 succeeded
-        b passed over
+        b skipped
         c#1 ready
     final c boom
         c#1 was handed out
@@ -54,7 +54,7 @@ fn a_step_whose_condition_does_not_hold_is_passed_over_and_others_come_after_it(
     assert_snapshot!(events("flow a\na: when false\naccept"), @"
     accept
         accepted
-        a passed over
+        a skipped
         ended: Succeeded
       == Succeeded: a=skipped
     ");
@@ -65,7 +65,7 @@ fn a_task_whose_first_step_is_passed_over_has_not_begun() {
     assert_snapshot!(events("flow a > b\na: when false\naccept"), @"
     accept
         accepted
-        a passed over
+        a skipped
         b#1 ready
       == Pending: a=skipped b=ready
     ");
@@ -89,7 +89,7 @@ fn a_condition_that_cannot_be_told_fails_the_step() {
         ended: RolledBack
       == RolledBack: a=succeeded ~a=succeeded b=failed
     ");
-    // There is nothing to undo where nothing has begun.
+    // There is nothing to roll back where nothing has begun.
     assert_snapshot!(events("flow a\na: when size > 1\naccept"), @"
     accept
         accepted

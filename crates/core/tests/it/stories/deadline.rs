@@ -577,7 +577,7 @@ fn a_worker_lost_after_the_deadline_ends_the_step() {
         a#1 was handed out (at 0s)
         a#1 lost
         a#1 failed for good: the step's deadline passed (code 125)
-        ~a passed over
+        ~a skipped
         ended: Failed
       -> forget a
       == Failed: a=failed ~a=skipped
@@ -870,7 +870,7 @@ fn a_deadline_that_passes_in_a_pause_counts_on_resume() {
         at 20s
         a#2 failed for good: the step's deadline passed (code 125)
         rolling back: a failed
-        ~a passed over
+        ~a skipped
         ended: Failed
       -> forget a
       == Failed: a=failed ~a=skipped

@@ -83,7 +83,7 @@ fn an_empty_list_is_done_at_once() {
     accept
         accepted
         a has 0 members
-        a#1 failed for good: it has 0 members, and at least 1 must succeed (code 65)
+        a#1 failed for good: it has 0 items, and at least 1 must succeed (code 65)
         rolling back: a failed
         ended: Failed
       == Failed: a=failed
@@ -174,7 +174,7 @@ fn a_member_that_fails_fails_its_step_and_members_are_undone_in_reverse_in_their
     final a[3] boom
         a[3]#1 was handed out
         a[3]#1 failed for good: boom (code 65)
-        a#1 failed for good: member 2 failed: boom (code 65)
+        a#1 failed for good: item 2 failed: boom (code 65)
         rolling back: a failed
         a[4]#1 withdrawn, untouched
       -> stop a[2]#1
@@ -387,7 +387,7 @@ fn at_least_so_many_must_succeed() {
     final a[3] bang
         a[3]#1 was handed out
         a[3]#1 failed for good: bang (code 65)
-        a#1 failed for good: member 0 failed: boom (and 1 more) (code 65)
+        a#1 failed for good: item 0 failed: boom (and 1 more) (code 65)
         rolling back: a failed
     ok a[2]
         a[2]#1 was handed out
@@ -442,9 +442,9 @@ fn a_held_step_lets_its_members_end_and_then_those_that_failed_are_tried_again()
     ok a[1]
         a[1]#1 was handed out
         a[1]#1 succeeded
-        a#1 failed for good: member 1 failed: boom (code 65)
-        alarm: step a failed and is held: member 1 failed: boom
-        stuck (held): step a failed and is held: member 1 failed: boom
+        a#1 failed for good: item 1 failed: boom (code 65)
+        alarm: step a failed and is held: item 1 failed: boom
+        stuck (held): step a failed and is held: item 1 failed: boom
       -> forget a[1]
       -> raise held.TASK.a
       == Stuck: a=failed a[1]=succeeded a[2]=failed
@@ -492,9 +492,9 @@ fn a_held_step_may_be_passed_over_done_by_hand_or_given_up() {
     ok a[2]
         a[2]#1 was handed out
         a[2]#1 succeeded
-        a#1 failed for good: member 0 failed: x (code 65)
-        alarm: step a failed and is held: member 0 failed: x
-        stuck (held): step a failed and is held: member 0 failed: x
+        a#1 failed for good: item 0 failed: x (code 65)
+        alarm: step a failed and is held: item 0 failed: x
+        stuck (held): step a failed and is held: item 0 failed: x
     resolve a skip
         a resolved: Skip by anna
         alarm over: held a by anna
@@ -518,9 +518,9 @@ fn a_held_step_may_be_passed_over_done_by_hand_or_given_up() {
     ok a[2]
         a[2]#1 was handed out
         a[2]#1 succeeded
-        a#1 failed for good: member 0 failed: x (code 65)
-        alarm: step a failed and is held: member 0 failed: x
-        stuck (held): step a failed and is held: member 0 failed: x
+        a#1 failed for good: item 0 failed: x (code 65)
+        alarm: step a failed and is held: item 0 failed: x
+        stuck (held): step a failed and is held: item 0 failed: x
     resolve a done {"a":[1,2]}
         a resolved: Done {"a":[1,2]} by anna
         alarm over: held a by anna
@@ -542,9 +542,9 @@ fn a_held_step_may_be_passed_over_done_by_hand_or_given_up() {
     ok a[2]
         a[2]#1 was handed out
         a[2]#1 succeeded
-        a#1 failed for good: member 0 failed: x (code 65)
-        alarm: step a failed and is held: member 0 failed: x
-        stuck (held): step a failed and is held: member 0 failed: x
+        a#1 failed for good: item 0 failed: x (code 65)
+        alarm: step a failed and is held: item 0 failed: x
+        stuck (held): step a failed and is held: item 0 failed: x
     resolve a rollback
         a resolved: Rollback by anna
         alarm over: held a by anna
@@ -590,9 +590,9 @@ fn too_few_elements_may_be_mended() {
     accept
         accepted
         a has 1 members
-        a#1 failed for good: it has 1 members, and at least 2 must succeed (code 65)
-        alarm: step a failed and is held: it has 1 members, and at least 2 must succeed
-        stuck (held): step a failed and is held: it has 1 members, and at least 2 must succeed
+        a#1 failed for good: it has 1 items, and at least 2 must succeed (code 65)
+        alarm: step a failed and is held: it has 1 items, and at least 2 must succeed
+        stuck (held): step a failed and is held: it has 1 items, and at least 2 must succeed
     resolve a retry {"hosts":[1,2]}
         a resolved: Retry by anna
         alarm over: held a by anna
@@ -648,9 +648,9 @@ fn a_poisoned_member_holds_its_step() {
     ok a[2]
         a[2]#1 was handed out
         a[2]#1 succeeded
-        a#1 failed for good: member 0 failed: its worker died or went silent 3 times while it had this step (code 1)
-        alarm: step a is poisoned: member 0 failed: its worker died or went silent 3 times while it had this step
-        stuck (poisoned): step a is poisoned: member 0 failed: its worker died or went silent 3 times while it had this step
+        a#1 failed for good: item 0 failed: its worker died or went silent 3 times while it had this step (code 1)
+        alarm: step a is poisoned: item 0 failed: its worker died or went silent 3 times while it had this step
+        stuck (poisoned): step a is poisoned: item 0 failed: its worker died or went silent 3 times while it had this step
     resolve a retry
         a resolved: Retry by anna
         alarm over: poisoned a by anna
@@ -770,7 +770,7 @@ fn a_cancel_waits_for_members_that_workers_have() {
       -> forget ~a[1]
       == Cancelled: ~a=succeeded a[1]=succeeded ~a[1]=succeeded
     "#);
-    // Nothing was touched where nobody had any.
+    // No item needs rollback where no worker had any.
     assert_snapshot!(events("flow a\na: each hosts\ninput {\"hosts\":[1,2,3]}\naccept\ncancel"), @"
     accept
         accepted
@@ -901,7 +901,7 @@ fn members_count_under_keys_of_their_own_and_so_do_their_undos() {
     final a[2] boom
         a[2]#1 was handed out
         a[2]#1 failed for good: boom (code 65)
-        a#1 failed for good: member 1 failed: boom (code 65)
+        a#1 failed for good: item 1 failed: boom (code 65)
         rolling back: a failed
         ~a has 2 members
         ~a[2]#1 ready
@@ -932,9 +932,9 @@ fn a_member_whose_key_is_nothing_fails_before_it_begins_and_can_be_tried_again()
         accepted
         a has 2 members
         a[1]#0 failed for good: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first (code 65)
-        a#1 failed for good: member 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first (code 65)
-        alarm: step a failed and is held: member 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first
-        stuck (held): step a failed and is held: member 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first
+        a#1 failed for good: item 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first (code 65)
+        alarm: step a failed and is held: item 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first
+        stuck (held): step a failed and is held: item 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first
     resolve a retry {"zone":"n"}
         a resolved: Retry by anna
         alarm over: held a by anna
@@ -958,7 +958,7 @@ fn a_member_whose_key_is_nothing_fails_before_it_begins_and_can_be_tried_again()
         accepted
         a has 2 members
         a[1]#0 failed for good: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first (code 65)
-        a#1 failed for good: member 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first (code 65)
+        a#1 failed for good: item 0 failed: the expression `zone` cannot be evaluated: the task has no parameter `zone`: where it may be missing, test with `has(params.zone)` first (code 65)
         rolling back: a failed
         ended: Failed
       == Failed: a=failed a[1]=failed
@@ -997,7 +997,7 @@ fn undos_of_members_that_fail_are_tried_again() {
     final a[3] boom
         a[3]#1 was handed out
         a[3]#1 failed for good: boom (code 65)
-        a#1 failed for good: member 2 failed: boom (code 65)
+        a#1 failed for good: item 2 failed: boom (code 65)
         rolling back: a failed
         ~a has 3 members
         ~a[3]#1 ready
@@ -1012,9 +1012,9 @@ fn undos_of_members_that_fail_are_tried_again() {
     ok ~a[1]
         ~a[1]#1 was handed out
         ~a[1]#1 succeeded
-        ~a#1 failed for good: member 1 failed: no (and 1 more) (code 65)
-        alarm: the rollback of step a failed: member 1 failed: no (and 1 more)
-        stuck (rollback_failed): the rollback of step a failed: member 1 failed: no (and 1 more)
+        ~a#1 failed for good: item 1 failed: no (and 1 more) (code 65)
+        alarm: the rollback of step a failed: item 1 failed: no (and 1 more)
+        stuck (rollback_failed): the rollback of step a failed: item 1 failed: no (and 1 more)
     resolve a retry
         ~a resolved: Retry by anna
         alarm over: rollback_failed a by anna

@@ -182,7 +182,7 @@ fn a_join_waits_for_all_members_of_a_step_that_it_does_without() {
     ok a[2]
         a[2]#1 was handed out
         a[2]#1 succeeded
-        a#1 failed for good: member 0 failed: boom (code 65)
+        a#1 failed for good: item 0 failed: boom (code 65)
         c#1 ready
       == Running: a=failed b=succeeded c=ready a[1]=failed a[2]=succeeded
     show c

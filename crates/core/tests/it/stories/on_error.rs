@@ -1,4 +1,4 @@
-//! The step for errors: it runs once the task has failed, and is told all errors.
+//! The step for errors: it runs once the task has failed, and gets all errors.
 
 use insta::assert_snapshot;
 
@@ -115,10 +115,10 @@ fn it_is_told_which_members_failed() {
     final a[1] x
         a[1]#1 was handed out
         a[1]#1 failed for good: x (code 65)
-        a#1 failed for good: member 0 failed: x (code 65)
+        a#1 failed for good: item 0 failed: x (code 65)
         rolling back: a failed
         ~e#1 ready
-        ~a passed over
+        ~a skipped
     show ~e
         {"hosts":[1,2],"errors":[{"step":"a","index":0,"code":65,"message":"x"}]}
     ok ~e
@@ -194,7 +194,7 @@ fn its_own_failure_waits_for_a_person() {
         a#1 failed for good: boom (code 65)
         rolling back: a failed
         ~e#1 ready
-        ~a passed over
+        ~a skipped
       -> forget a
       -> queue m: ~e#1 e at 0s
       == RollingBack: a=failed ~a=skipped ~e=ready

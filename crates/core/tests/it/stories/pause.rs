@@ -1,4 +1,4 @@
-//! A person holds a task between attempts.
+//! An operator pauses a task between attempts.
 
 use insta::assert_snapshot;
 

@@ -1,4 +1,4 @@
-//! A person settles a step, forward or back.
+//! An operator resolves a step, forward or in rollback.
 
 use insta::assert_snapshot;
 use windlass_core::{ActKey, ActState};

@@ -30,7 +30,7 @@ fn a_step_is_given_what_its_ancestors_returned_and_nobody_else() {
     "#,
     )
     .task;
-    assert_eq!(results(&task, "vm"), None, "a returned nothing, disk is no ancestor");
+    assert_eq!(results(&task, "vm"), None, "a returned nothing, disk is not an ancestor");
     assert_eq!(results(&task, "net").unwrap(), r#"{"vm":{"id":"vm-1","results":7},"disk":{"id":"disk-9"}}"#);
     let all = r#"{"vm":{"id":"vm-1","results":7},"disk":{"id":"disk-9"},"net":{"id":"net-3"}}"#;
     assert_eq!(results(&task, "c").unwrap(), all);

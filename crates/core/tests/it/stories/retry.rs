@@ -130,7 +130,7 @@ fn a_module_that_retries_by_itself_is_not_multiplied() {
         a#1 was handed out
         a#1 failed for good: five times (code 1)
         rolling back: a failed
-        ~a passed over
+        ~a skipped
         ended: Failed
       -> forget a
       == Failed: a=failed ~a=skipped
@@ -348,7 +348,7 @@ fn what_is_done_after_all_is_in_no_trouble() {
     assert_eq!(trouble(&steps("fail a boom\nnext\nok a")[0].forward), None);
     assert_eq!(trouble(&steps("final a boom")[0].forward), boom);
     assert_eq!(trouble(&steps("final a boom\nresolve a done")[0].forward), None);
-    assert_eq!(trouble(&steps("final a boom\nresolve a skip")[0].forward), boom, "why it was passed over");
+    assert_eq!(trouble(&steps("final a boom\nresolve a skip")[0].forward), boom, "why it was skipped");
     let undo = "final a boom\nresolve a rollback\nfinal ~a stuck fast";
     assert_eq!(trouble(&steps(undo)[0].undo), Some("stuck fast".to_owned()));
     assert_eq!(trouble(&steps(&format!("{undo}\nresolve a done"))[0].undo), None);

@@ -1,4 +1,4 @@
-//! The way back: every touched step is undone, later ones first.
+//! Rollback: every step that needs it is rolled back, later ones first.
 
 use insta::assert_snapshot;
 
@@ -108,7 +108,7 @@ fn a_step_without_rollback_is_passed_over() {
     ok ~c
         ~c#1 was handed out
         ~c#1 succeeded
-        ~b passed over
+        ~b skipped
         ~a#1 ready
       -> queue m: ~a#1 una at 0s
       -> forget ~c

@@ -107,7 +107,7 @@ fn an_item_a_child_task_and_a_signal_give_references_too() {
         accepted
         a#1 waits for a child
     child a ok {"password":"hunter2"}
-        a#1 undoes its child: the result was dropped: the parameter `password` is `secret` in the flow, and its value is not a reference: use "secret://NAME", which workers replace by the value
+        a#1 rolls back its child: the result was dropped: the parameter `password` is `secret` in the flow, and its value is not a reference: use "secret://NAME", which workers replace by the value
     child a fail rolled back with its parent
         a#1 failed for good: the result was dropped: the parameter `password` is `secret` in the flow, and its value is not a reference: use "secret://NAME", which workers replace by the value (code 65)
         alarm: step a failed and is held: the result was dropped: the parameter `password` is `secret` in the flow, and its value is not a reference: use "secret://NAME", which workers replace by the value

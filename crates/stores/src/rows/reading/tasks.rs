@@ -45,7 +45,7 @@ impl TaskParts {
             let of_step = usize::try_from(*step).ok().and_then(|step| row.state.steps.get_mut(step));
             let members = of_step.and_then(|step| Arc::make_mut(step).members.as_mut());
             let Some(members) = members.filter(|members| i64::from(members.begun()) + 1 == *number) else {
-                let message = format!("member {number} of its step {step} does not belong to it");
+                let message = format!("item {number} of its step {step} does not belong to it");
                 return Err(of_task(StoreError::Damaged(message)));
             };
             members.restore(stored::read_member(member).map_err(of_task)?);

@@ -74,17 +74,17 @@ fn restore(row: &Row<'_>, state: &mut State) -> Result<(), Fault> {
     let (step, number): (i64, u32) = (row.get(1)?, row.get(2)?);
     let of_step = usize::try_from(step).ok().and_then(|step| state.steps.get_mut(step));
     let Some(members) = of_step.and_then(|step| Arc::make_mut(step).members.as_mut()) else {
-        return Err(Fault::damaged(format!("it has a member of step {step}, which has none")));
+        return Err(Fault::damaged(format!("it has an item of step {step}, which has none")));
     };
     let next = members.begun() + 1;
     if number > members.total() {
         let total = members.total();
         return Err(Fault::damaged(format!(
-            "it has member {number} of step {step}, of which there are {total}"
+            "it has item {number} of step {step}, of which there are {total}"
         )));
     }
     if number != next {
-        return Err(Fault::damaged(format!("member {next} of its step {step} is missing before {number}")));
+        return Err(Fault::damaged(format!("item {next} of its step {step} is missing before {number}")));
     }
     members.restore(stored::read_member(row.get_ref(3)?.as_blob().map_err(from_sql)?)?);
     Ok(())

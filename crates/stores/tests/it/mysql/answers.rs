@@ -95,7 +95,7 @@ struct Seen {
     answered: u64,
     failed: u64,
     dropped: u64,
-    /// Tasks that were told to be committed.
+    /// Tasks whose commit was reported.
     committed: Vec<u64>,
     damaged: Vec<String>,
 }
@@ -115,7 +115,7 @@ impl Seen {
     }
 }
 
-/// Calls all kinds of things until told to stop.
+/// Makes all kinds of calls until it is to stop.
 fn call(store: &MySqlStore, flow: &Arc<Flow>, seed: u64, next: &AtomicU64, stop: &AtomicBool) -> Seen {
     let (mut dice, mut seen, mut has) = (Dice(seed), Seen::default(), Vec::<Claimed>::new());
     while !stop.load(Ordering::Relaxed) {
@@ -223,7 +223,7 @@ fn calls_that_are_dropped_and_statements_that_are_killed_leave_no_answers_to_oth
     for ids in all.committed.chunks(500) {
         let ids: Vec<_> = ids.iter().map(|number| id(*number)).collect();
         let there = block_on(stores[0].load(&ids)).unwrap();
-        assert!(there.iter().all(Option::is_some), "a task was told to be committed and is not there");
+        assert!(there.iter().all(Option::is_some), "the commit of a task was reported, and it is not there");
     }
 }
 

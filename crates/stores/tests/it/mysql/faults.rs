@@ -71,7 +71,7 @@ fn calls_may_be_dropped_anywhere() {
 /// Commits a task, and then a line of log of it.
 fn commit(store: &MySqlStore, flow: &Arc<Flow>, number: u64) -> Answer {
     let outcomes = block_on(store.commit(vec![new_task(flow, number)]));
-    // Lines may be lost with their connection, and the next ones are written all the same.
+    // Lines may be lost with their connection, and the next ones are written nevertheless.
     drop(block_on(store.commit(vec![line(number)])));
     Answer { number, changes: 1, outcomes }
 }

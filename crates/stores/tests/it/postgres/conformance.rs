@@ -30,7 +30,7 @@ const CLEAN: &str = "
 /// A database, and how many servers are on it.
 struct Servers(Arc<Database<'static, PostgresProduct>>, usize);
 
-/// Runs the suite with so many servers on a database that is empty for each case.
+/// Runs the suite with this number of servers on a database that is empty for each case.
 fn run_with(servers: usize) {
     let Some(database) = database().map(Arc::new) else { return };
     run(|| {

@@ -158,7 +158,7 @@ fn a_server_that_stands_still_is_given_up_in_time_and_used_again() {
     let flow = add_flow(&*store);
     server.pause().unwrap();
     let began = Instant::now();
-    // With nobody to ask what became of it, it is told so.
+    // With no server to ask what became of it, the error says so.
     let error = block_on(store.commit(vec![new_task(&flow, 1)])).unwrap_err();
     assert!(error.to_string().contains("unknown whether it was committed"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());

@@ -40,7 +40,7 @@ pub(crate) fn running() -> Task {
 pub(crate) fn stuck() -> Task {
     serde_json::from_value(serde_json::json!({
         "id": "01990a6e-0000-7000-8000-000000000002", "flow": "create_instance", "version": 2,
-        "status": "stuck", "message": "the undo of step init failed: directory not empty", "cursor": 2,
+        "status": "stuck", "message": "the rollback of step init failed: directory not empty", "cursor": 2,
         "stuck": {"kind": "rollback_failed", "step": "init", "choices": ["retry", "skip", "done"]},
         "params": {"name": "db2"}, "labels": {}, "priority": 3,
         "created_at": at(7300), "started_at": at(7300), "ended_at": null,

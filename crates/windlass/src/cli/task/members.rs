@@ -1,4 +1,4 @@
-//! `windlass task show ID --members STEP`: a line for each item of a step with `each`.
+//! `windlass task show ID --items STEP`: a line for each item of a step with `each`.
 
 use jiff::Timestamp;
 use windlass_api::{List, Member, MemberCounts};
@@ -22,7 +22,7 @@ pub(crate) async fn run(id: &str, step: &str, context: &Context) -> anyhow::Resu
 }
 
 fn table(members: &List<Member>, now: Timestamp, style: Style) -> String {
-    let mut table = Table::new(["MEMBER", "STATUS", "TRIES", "TIME", "ROLLBACK", "MESSAGE"]);
+    let mut table = Table::new(["ITEM", "STATUS", "TRIES", "TIME", "ROLLBACK", "MESSAGE"]);
     for member in &members.items {
         let taken = member.started_at.map(|started| elapsed(started, member.ended_at.unwrap_or(now)));
         table.row([
@@ -51,7 +51,7 @@ fn message(member: &Member, now: Timestamp) -> String {
 
 /// A summary of the items of a step.
 pub(crate) fn summary(counts: &MemberCounts) -> String {
-    let mut text = format!("{} of {} members done", counts.succeeded, counts.total);
+    let mut text = format!("{} of {} items done", counts.succeeded, counts.total);
     let others = [
         (counts.running, "running"),
         (counts.ready, "ready"),
@@ -83,10 +83,10 @@ mod tests {
         ], "next": null }))
         .unwrap();
         assert_snapshot!(table(&members, fixture::now(), Style::PLAIN), @"
-        MEMBER  STATUS     TRIES  TIME  MESSAGE
-        0       succeeded  1      12s
-        1       running    2      10s   disk busy; 50%; on worker-1
-        2       pending
+        ITEM  STATUS     TRIES  TIME  MESSAGE
+        0     succeeded  1      12s
+        1     running    2      10s   disk busy; 50%; on worker-1
+        2     pending
         ");
     }
 
@@ -102,6 +102,6 @@ mod tests {
             skipped: 0,
             rolled_back: 0,
         };
-        assert_eq!(summary(&counts), "30 of 100 members done, 8 running, 2 failed");
+        assert_eq!(summary(&counts), "30 of 100 items done, 8 running, 2 failed");
     }
 }

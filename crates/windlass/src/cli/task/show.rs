@@ -26,14 +26,14 @@ pub(crate) struct ShowArgs {
     id: String,
 
     /// Show the items of this step with `each` instead
-    #[arg(long, value_name = "STEP")]
-    members: Option<String>,
+    #[arg(long, value_name = "STEP", alias = "members")]
+    items: Option<String>,
 }
 
 impl ShowArgs {
     /// Shows a task and its steps, or the items of one step.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        if let Some(step) = &self.members {
+        if let Some(step) = &self.items {
             return members::run(&self.id, step, context).await;
         }
         let task = context.client.task(&self.id).await?;
@@ -223,7 +223,7 @@ mod tests {
         task      01990a6e-0000-7000-8000-000000000002
         flow      create_instance@2
         status    stuck
-        message   the undo of step init failed: directory not empty
+        message   the rollback of step init failed: directory not empty
         accepted  2h ago (2030-03-17T15:45:00Z)
         took      2h 1m
         priority  3
@@ -249,7 +249,7 @@ mod tests {
         init    rollback_failed  1      1m 39s  failed (4 tries)  directory not empty
         deduct  rolled_back      1      1m 40s  succeeded         no quota left
 
-        stuck: the undo of step init failed: directory not empty
+        stuck: the rollback of step init failed: directory not empty
         It waits for an operator: windlass task resolve 01990a6e-0000-7000-8000-000000000002 init retry|skip|done
         ");
     }

@@ -93,7 +93,7 @@ impl FromQuery for WantedMembers {
     }
 }
 
-/// The members of a step with `each`, in the order of the list. A page ends early, with `next`, once they have 8 MiB of
+/// The items of a step with `each`, in the order of the list. A page ends early, with `next`, once they have 8 MiB of
 /// results.
 #[utoipa::path(
     get,
@@ -121,7 +121,7 @@ pub(crate) async fn list(
     let step = step_of(&loaded.task, &name)?;
     if loaded.task.flow.steps[step].each.is_none() {
         return Err(Refused::unknown_step(format!(
-            "step {name:?} has no members: the flow does not say `each` for it, so it is done once"
+            "step {name:?} has no items: the flow does not say `each` for it, so it is done once"
         )));
     }
     let overlay = Overlay::of(&app, &loaded).await?;

@@ -89,7 +89,7 @@ fn is_history(site: &Site, task: &str, heard: &[Value]) {
     }
 }
 
-/// Tasks that succeed and that are rolled back, as whoever listens to the queue hears of them.
+/// Tasks that succeed and that are rolled back, as a consumer of the queue sees them.
 fn what_happens_is_heard(broker: &str, topic: &str, queue: &str) {
     let folder = tempfile::tempdir().unwrap();
     let site = open_with_worker(folder.path(), broker, topic);
@@ -177,7 +177,7 @@ fn a_broker_that_is_away_and_a_server_that_dies_cost_no_event() {
     for task in [&before, &away] {
         is_history(&site, task, &heard[task]);
     }
-    // Nobody is told any more that it is away, though another server said so.
+    // No alarm says any more that it is unavailable, though another server raised one.
     until("the alarm is over", || alarm(&site).is_none().then_some(()));
 }
 

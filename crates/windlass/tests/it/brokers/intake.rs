@@ -29,7 +29,7 @@ fn site_on(dir: TempDir, store: &str, broker: &str, queue: &str, places: &str) -
     site
 }
 
-/// Tasks, once there are so many.
+/// The tasks, once there are this many.
 fn tasks(site: &Site, count: usize) -> Vec<Value> {
     until("the tasks are there", || {
         let tasks = site.json(&["task", "list"])["items"].as_array()?.clone();
@@ -56,7 +56,9 @@ fn messages_start_tasks(broker: &str, queue: &str) {
     assert_eq!(disks, [r#""a""#, r#""b""#]);
     let listed = text(&site.run(&["task", "list", "-o", "json"]).stdout);
     assert!(listed.contains("12345678901234567890123.10"), "digit for digit: {listed}");
-    let alarm = until("what is no JSON is told", || site.json(&["alarm", "list"])["items"].get(0).cloned());
+    let alarm = until("a body that is not JSON is reported", || {
+        site.json(&["alarm", "list"])["items"].get(0).cloned()
+    });
     assert_eq!(alarm["kind"], "message_refused");
     let message = alarm["message"].as_str().unwrap();
     assert!(message.contains("it is not JSON") && message.contains(queue), "{message}");
@@ -160,7 +162,7 @@ fn messages_of_a_list_need_a_key() {
         site_on(dir, &store, &server.url(), "nameless", "kind = \"list\"\n")
     };
     server.ask(&["RPUSH", "nameless", r#"{"disk":"a"}"#]).unwrap();
-    let alarm = until("it is told", || site.json(&["alarm", "list"])["items"].get(0).cloned());
+    let alarm = until("it is reported", || site.json(&["alarm", "list"])["items"].get(0).cloned());
     let message = alarm["message"].as_str().unwrap();
     assert!(message.contains("no id to recognize it by: set `key`"), "{message}");
     assert!(tasks(&site, 0).is_empty());
@@ -171,15 +173,15 @@ fn a_message_of_a_topic_that_was_made_anew_is_another_one() {
     let Some(server) = Kafka::shared().unwrap() else { return };
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
-    let site = site_on(dir, &store, &server.url(), "anew", "");
+    let site = site_on(dir, &store, &server.url(), "again", "");
     let send = |disk: u32| {
         let message = Message::new("", "key", format!(r#"{{"disk":{disk}}}"#));
-        Far::try_publish(&server.url(), "anew", &[message])[0].is_ok()
+        Far::try_publish(&server.url(), "again", &[message])[0].is_ok()
     };
     // It was made just now, and may not be led by anybody yet.
     until("a message is sent", || send(0).then_some(()));
     tasks(&site, 1);
-    server.delete("anew").unwrap();
+    server.delete("again").unwrap();
     // What is sent while the topic goes may go with it.
     let mut disk = 0;
     until_within(PATIENCE, "a second task is there", || {

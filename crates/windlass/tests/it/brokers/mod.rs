@@ -1,4 +1,4 @@
-//! Steps over real brokers: the same flow through each, both ways back, and what happens to a broker that is away or loses
+//! Steps over real brokers: the same flow through each, both ways back, and what happens with a broker that is unavailable or loses
 //! all it has.
 
 mod accidents;
@@ -55,7 +55,7 @@ const COMMANDS: [(&str, &str); 7] = [
 /// How answers come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The worker asks the server before it runs anything, and tells it what became of it.
+    /// The worker asks the server before it runs anything, and reports to it what became of it.
     Exchange,
     /// The worker knows the broker alone.
     OneWay,
@@ -226,7 +226,7 @@ fn runs(broker: &str, kind: Option<&str>, way: Way) {
     let mut far = Far::start(broker, kind);
     let good: Vec<String> = (0..5).map(|index| far.start_task("create", &format!("index={index}"))).collect();
     let bad = far.start_task("create", "fail=true");
-    // Steps wait on the broker for whoever comes.
+    // Steps wait on the broker for the next consumer.
     far.start_workers(way);
     for task in far.wait(&good) {
         assert_eq!(task["status"], "succeeded", "{task}");

@@ -104,7 +104,7 @@ async fn a_request_without_a_valid_token_is_told_what_is_missing() {
     wrong.replace_range(wrong.len() - 1.., if wrong.ends_with('0') { "1" } else { "0" });
     refused(&guarded.get(&wrong, "/v1/tasks").await, 401, "unauthorized", "never was one of this server");
     assert_eq!(guarded.get(&guarded.admin, "/v1/tasks").await.status, StatusCode::OK);
-    // What is not there is not told to strangers.
+    // Unauthenticated callers do not learn what is not there.
     refused(&guarded.get("", "/v1/nothing").await, 401, "unauthorized", "");
     refused(&guarded.get(&guarded.admin, "/v1/nothing").await, 404, "not-found", "");
     for open in ["/healthz", "/readyz", "/openapi.json"] {

@@ -91,7 +91,7 @@ async fn the_tag_of_a_document_changes_with_it() {
     assert_eq!((same.status.as_u16(), same.text.as_str()), (304, ""));
     assert_eq!(same.header("etag"), Some(known.as_str()));
     assert_eq!(again(&format!("\"x\", W/{known}")).await.status.as_u16(), 304);
-    // Handing an attempt out is no event, and changes the document all the same.
+    // Handing an attempt out is not an event, and changes the document nevertheless.
     let mut worker = Worker::new(&server, 1, &["resource"]);
     let attempt = worker.take().await;
     let running = again(&known).await;

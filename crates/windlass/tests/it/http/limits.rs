@@ -61,7 +61,7 @@ async fn a_limit_is_set_changed_and_removed_while_attempts_run() {
     );
     let mut worker = Worker::new(&server, 1, &["mysql"]);
     let attempt = worker.take().await;
-    assert_eq!(taken(&server, 2).await, 0, "one is in hands");
+    assert_eq!(taken(&server, 2).await, 0, "one is in flight");
 
     let limit = server.get("/v1/limits/gentle").await.json();
     assert_eq!(limit["usage"]["running"], json!(1), "{limit}");
@@ -81,7 +81,7 @@ async fn a_limit_is_set_changed_and_removed_while_attempts_run() {
     assert_eq!((&lower["running"], &lower["usage"]["running"]), (&json!(1), &json!(3)), "{lower}");
     assert_eq!(lower["holders"].as_array().unwrap().len(), 3, "{lower}");
     assert_eq!(worker.report(&attempt, "succeeded", json!({})).await, "accepted");
-    assert_eq!(taken(&server, 4).await, 0, "two are in hands still");
+    assert_eq!(taken(&server, 4).await, 0, "two are in flight still");
 
     let removed = remove(&server, "gentle").await;
     assert_eq!((removed.status, &removed.json()["running"]), (StatusCode::OK, &json!(1)), "{removed:?}");

@@ -1,4 +1,4 @@
-//! Lists of tasks and their counts: filters by keys and parameters, and what a line says of a task.
+//! Lists of tasks and their counts: filters by keys and parameters, and what a line shows of a task.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};

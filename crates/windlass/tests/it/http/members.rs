@@ -89,7 +89,7 @@ async fn what_will_not_be_done_any_more_is_skipped_and_what_was_is_undone() {
     assert_eq!(undone["items"][0]["rollback"]["status"], "succeeded", "{undone}");
 }
 
-/// Does what there is to do; tells whether there was nothing.
+/// Does what there is to do; returns whether there was nothing.
 async fn worker_is_idle(worker: &mut Worker<'_>) -> bool {
     let attempts = worker.poll().await["attempts"].as_array().unwrap().clone();
     for attempt in &attempts {

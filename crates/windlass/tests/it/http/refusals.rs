@@ -60,7 +60,7 @@ fn exchange(changes: Value) -> Request<Body> {
     json_request(Method::POST, "/v1/worker/exchange", &body.to_string())
 }
 
-/// A body whose length is not told beforehand.
+/// A body whose length is not given beforehand.
 fn endless(path: &str) -> Request<Body> {
     let piece = || Ok::<_, std::io::Error>(axum::body::Bytes::from_static(&[b' '; 1 << 16]));
     let body = Body::from_stream(futures_util::stream::repeat_with(piece));
@@ -184,7 +184,7 @@ fn of_tasks(ended: &str, running: &str) -> Vec<Case> {
         case("unknown task", get(&format!("/v1/tasks/{unknown}")), 404, "unknown-task", unknown),
         case("no id", get("/v1/tasks/7"), 404, "unknown-task", "an id is a UUID"),
         case("a path for an id", get("/v1/tasks/..%2f..%2fetc"), 404, "unknown-task", "an id is a UUID"),
-        case("an id that is no text", get("/v1/tasks/%ff"), 400, "malformed", "path"),
+        case("an id that is not text", get("/v1/tasks/%ff"), 400, "malformed", "path"),
         case(
             "unknown view",
             get(&format!("/v1/tasks/{ended}?view=modern")),

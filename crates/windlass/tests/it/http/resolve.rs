@@ -1,4 +1,4 @@
-//! A person settles a step that failed: with other parameters where those were at fault.
+//! An operator resolves a step that failed, with other parameters where those were at fault.
 
 use axum::http::StatusCode;
 use serde_json::json;

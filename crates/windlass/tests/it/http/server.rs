@@ -174,7 +174,7 @@ impl Server {
         answer
     }
 
-    /// Submits a task and tells its id.
+    /// Submits a task and returns its id.
     pub(super) async fn submit(&self, flow: &str, params: Value) -> String {
         let answer = self.post("/v1/tasks", &json!({ "flow": flow, "params": params })).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
@@ -192,7 +192,7 @@ pub(super) fn json_request(method: Method, path: &str, body: &str) -> Request<Bo
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// A worker that does what a test tells it.
+/// A worker that does what a test says.
 pub(super) struct Worker<'a> {
     server: &'a Server,
     session: String,
@@ -201,7 +201,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// A worker of these modules that has not called yet. `number` tells workers apart.
+    /// A worker of these modules that has not called yet. `number` distinguishes workers.
     pub(super) fn new(server: &'a Server, number: u8, modules: &[&str]) -> Self {
         let modules = modules.iter().map(|module| (*module).to_owned()).collect();
         Self { server, session: format!("00000000-0000-4000-8000-0000000000{number:02x}"), modules, seq: 0 }

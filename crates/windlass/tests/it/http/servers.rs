@@ -33,7 +33,7 @@ async fn servers_are_listed_with_the_one_that_answers() {
         "last_seen_at": "2030-03-17T17:46:41Z",
     });
     assert_eq!(server.get("/v1/servers").await.json()["items"], json!([listed]));
-    // It does not tell the store of itself for a while.
+    // It does not renew its entry in the store for a while.
     server.pass(5_000).await;
     let silent = server.get("/v1/servers").await.json();
     assert_eq!(silent["items"][0]["state"], "silent");

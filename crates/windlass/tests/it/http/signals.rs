@@ -1,4 +1,4 @@
-//! Signals: a step waits for a person or for another program, and goes on with what they say.
+//! Signals: a step waits for an operator or for another program, and goes on with what they say.
 
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};

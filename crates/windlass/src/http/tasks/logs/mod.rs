@@ -43,7 +43,7 @@ const PAGE_LINES: usize = 1000;
     tag = "tasks",
     params(
         ("id" = String, Path, description = "Id of the task"),
-        ("step" = Option<String>, Query, description = "Only those of this step, or of one member of it: `resize[3]`. A page may hold fewer then, even none, while there is `next`"),
+        ("step" = Option<String>, Query, description = "Only those of this step, or of one item of it: `resize[3]`. A page may hold fewer then, even none, while there is `next`"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "1 to 1000; 1000 when left out; not for streams"),
         ("Last-Event-ID" = Option<u64>, Header, description = "Only the lines after the one with this number, for streams"),
@@ -128,7 +128,7 @@ impl Wanted {
         match member.parse().ok().filter(|member| *member < total) {
             Some(member) => Ok(Self { step, member: Some(member) }),
             None => Err(Refused::unknown_step(format!(
-                "step {name:?} has no member {member}: it has {total}, counted from 0"
+                "step {name:?} has no item {member}: it has {total}, counted from 0"
             ))),
         }
     }

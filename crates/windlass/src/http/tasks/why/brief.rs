@@ -23,7 +23,7 @@ impl About<'_> {
             Why::Child { .. } => format!("{subject} waits for the task it started"),
             Why::Lock { name, .. } => format!("{subject} waits for the lock {name}"),
             Why::Exclusive { queue, .. } => format!("{subject} waits for the exclusive queue {queue}"),
-            Why::Members { done, total, .. } => format!("{subject} has {done} of {total} members done"),
+            Why::Members { done, total, .. } => format!("{subject} has {done} of {total} items done"),
             Why::QueuePaused { module, .. } => format!("{subject} waits for the paused queue {module}"),
             Why::NoWorker { module, .. } => format!("{subject} waits for a worker of {module}"),
             Why::Limited { state, .. } => format!("{subject} is kept back by the limit {}", state.limit.name),

@@ -67,7 +67,7 @@ impl About<'_> {
         });
         (
             format!(
-                "Of {}, {done} of {total} members are done{failed_too}, {under_way} under way.{}",
+                "Of {}, {done} of {total} items are done{failed_too}, {under_way} under way.{}",
                 self.subject(),
                 about_first.unwrap_or_default()
             ),
