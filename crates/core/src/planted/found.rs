@@ -82,6 +82,7 @@ impl Bug {
         Self::UniqueForever,
         Self::FreeSlotsUnheard,
         Self::FewerSlotsForgotten,
+        Self::ReturnedNamed,
         Self::RenewalNotSeen,
         Self::BodyDroppedEarly,
         Self::BodyNotRead,

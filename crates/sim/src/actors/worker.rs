@@ -7,7 +7,10 @@ use std::{
     rc::Rc,
 };
 
-use windlass_core::{Millis, Name};
+use windlass_core::{
+    Millis, Name,
+    planted::{Bug, is_planted},
+};
 use windlass_engine::{EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, WorkerReport};
 use windlass_store::{AttemptId, ClaimRequest, SessionId, Signal, WorkerState};
 
@@ -68,6 +71,13 @@ struct Sent {
 struct Outgoing {
     id: AttemptId,
     reports: Vec<WorkerReport>,
+}
+
+impl Outgoing {
+    fn is_return(&self) -> bool {
+        !is_planted(Bug::ReturnedNamed)
+            && self.reports.iter().any(|report| matches!(report.said, Ok(Said::Declined)))
+    }
 }
 
 /// Starts a worker's process, with a new session.
@@ -258,7 +268,9 @@ impl Worker {
         } else {
             state.polls.report(free);
         }
-        let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
+        // Nor does it name attempts that it returns.
+        let unsent = state.outbox.iter().filter(|(_, outgoing)| !outgoing.is_return());
+        let held: BTreeSet<&String> = state.runs.keys().chain(unsent.map(|(token, _)| token)).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let claim_request =
             |name: &&str| Some(ClaimRequest { module: Name::new(name).ok()?, commands: None, free });
