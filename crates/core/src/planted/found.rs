@@ -81,8 +81,6 @@ impl Bug {
         Self::LeastIgnored,
         Self::UniqueForever,
         Self::FreeSlotsUnheard,
-        Self::FewerSlotsForgotten,
-        Self::ReturnedNamed,
         Self::RenewalNotSeen,
         Self::BodyDroppedEarly,
         Self::BodyNotRead,

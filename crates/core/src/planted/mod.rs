@@ -174,10 +174,6 @@ pub enum Bug {
     UniqueForever,
     /// The free slots in a call with reports are ignored.
     FreeSlotsUnheard,
-    /// A worker forgets that a server with one of its polls may have learned of fewer free slots.
-    FewerSlotsForgotten,
-    /// A worker names attempts that it returns, so that another server claims them for it again.
-    ReturnedNamed,
     /// A message that a broker has lost is sent again under another token.
     SentAgainUnderAnotherToken,
     /// An answer that a broker lost fails its step without a retry.

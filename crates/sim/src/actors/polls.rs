@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use windlass_core::planted::{Bug, is_planted};
-
 /// The polls of a worker, by the numbers of their calls.
 #[derive(Default)]
 pub(super) struct Polls {
@@ -33,9 +31,7 @@ impl Polls {
 
     /// Reports were sent, which may arrive at a server with a poll.
     pub(super) fn report(&mut self, free: u32) {
-        if !is_planted(Bug::FewerSlotsForgotten) {
-            self.open.values_mut().for_each(|known| *known = (*known).min(free));
-        }
+        self.open.values_mut().for_each(|known| *known = (*known).min(free));
     }
 
     /// Reports were answered by a server that has received the poll `received`, and no newer one.

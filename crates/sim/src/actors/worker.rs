@@ -1,25 +1,22 @@
 //! Workers that behave like the client library: they keep a poll open, send reports concurrently, and stop
 //! attempts when they cannot renew their lease.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
-use windlass_core::{
-    Millis, Name,
-    planted::{Bug, is_planted},
-};
+use windlass_core::{Millis, Name};
 use windlass_engine::{EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, WorkerReport};
 use windlass_store::{AttemptId, ClaimRequest, SessionId, Signal, WorkerState};
 
-use super::{commands, lease::Lease, polls::Polls};
+use super::{
+    commands,
+    lease::Lease,
+    worker_state::{Outgoing, Run, Sent, State},
+};
 use crate::{
     config::WorkerConfig,
     judge::Seen,
     kinds::Kind,
-    world::{Broken, Host, JobId, World},
+    world::{Broken, Host, World},
 };
 
 /// How long the worker waits for an answer to reports.
@@ -36,48 +33,6 @@ pub(crate) struct Worker {
     news: Signal,
     /// Signals that another poll may be needed.
     polls_changed: Signal,
-}
-
-#[derive(Default)]
-struct State {
-    seq: u64,
-    polls: Polls,
-    /// The number of polls in a row that failed.
-    failed_polls: u64,
-    /// It pauses before it polls again.
-    is_pausing: bool,
-    server: usize,
-    runs: BTreeMap<String, Run>,
-    /// Unsent reports, by token.
-    outbox: BTreeMap<String, Outgoing>,
-    lease: Lease,
-}
-
-struct Run {
-    number: u64,
-    id: AttemptId,
-    job: JobId,
-}
-
-/// A call.
-struct Sent {
-    call: Exchange,
-    /// The attempts that run.
-    named: Vec<AttemptId>,
-    server: usize,
-}
-
-/// The unsent reports of an attempt.
-struct Outgoing {
-    id: AttemptId,
-    reports: Vec<WorkerReport>,
-}
-
-impl Outgoing {
-    fn is_return(&self) -> bool {
-        !is_planted(Bug::ReturnedNamed)
-            && self.reports.iter().any(|report| matches!(report.said, Ok(Said::Declined)))
-    }
 }
 
 /// Starts a worker's process, with a new session.
