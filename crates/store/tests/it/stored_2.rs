@@ -171,10 +171,20 @@ fn task() -> (Task, Vec<Event>) {
     ];
     for (ms, command) in (0..).zip(commands) {
         let transition = apply(&task, &command, &Context::at(at(1_000 + ms))).unwrap();
-        events.extend(transition.events);
-        task = transition.task;
+        for event in transition.events.into_iter().map(as_written) {
+            windlass_core::evolve(&mut task, &event);
+            events.push(event);
+        }
     }
     (task, events)
+}
+
+/// Messages said "member" in place of "item" when the fixtures were written.
+fn as_written(mut event: Event) -> Event {
+    if let EventKind::ActFailed { failure, .. } = &mut event.kind {
+        failure.message = failure.message.replace("item ", "member ").into();
+    }
+    event
 }
 
 /// What happens that did not in format 1.
