@@ -98,7 +98,7 @@ fn the_example_can_be_used_and_its_secrets_are_not_shown() {
     for (wrong, part) in [
         ("kind = \"quorum\"", "quorum"),
         ("confirm = \"event\"", "confirm"),
-        ("window = 100", "window"),
+        ("window = 2000", "window"),
         ("protocol = \"3.1.1\"", "protocol"),
     ] {
         let key = wrong.split_once(" = ").unwrap().0;

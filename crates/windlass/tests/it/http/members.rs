@@ -104,7 +104,7 @@ async fn lists_of_members_that_make_no_sense_are_refused() {
     fan(&server, OnPartial::Fail).await;
     let id = server.submit("f", json!({ "files": [1] })).await;
     for (path, status, detail) in [
-        ("join/members", 404, "step \"join\" has no members"),
+        ("join/members", 404, "step \"join\" has no items"),
         ("joint/members", 404, "it has resize, join"),
         ("resize/members?status=done", 400, "succeeded"),
         ("resize/members?cursor=x", 400, "whole number"),
