@@ -22,8 +22,8 @@ pub(super) struct Ledger {
     /// Attempts not claimed yet.
     offered: HashMap<Token, Offered>,
     running: usize,
-    /// Attempts whose report was answered while polls were open at several servers, with the newest poll at
-    /// that time. The answer of a poll up to that one may bring the attempt again, and it must not run again.
+    /// Attempts that were returned, or whose report was answered while polls were open at several servers, with the newest poll
+    /// at that time. The answer of a poll up to that one may bring the attempt again, and it must not run again.
     settled: HashMap<Token, u64>,
 }
 
@@ -171,6 +171,11 @@ impl Ledger {
             self.held.remove(token);
         }
         is_finished
+    }
+
+    /// Whether this attempt is returned, and the report about it is not answered yet.
+    pub(super) fn is_returned(&self, token: &Token) -> bool {
+        self.held.get(token) == Some(&Stage::Returned)
     }
 
     /// Remembers an attempt that was settled when `newest_poll` was the newest poll.

@@ -37,7 +37,7 @@ pub(super) struct Link {
     poll_line: Line,
     report_line: Line,
     pub(super) polls: Polls,
-    /// When the last reports were sent, and with how many free slots.
+    /// When the last reports were sent, and with how many free slots; none if a poll was sent after them.
     reported: Option<(Instant, u32)>,
     /// Whether the last call was lost, which was logged.
     server_away: bool,
@@ -103,6 +103,7 @@ impl Link {
         let Some((number, call)) = call else { return };
         self.calls.push(call);
         self.polls.opened(number, state.free);
+        self.reported = None;
     }
 
     /// When a delayed poll may be made; none if there is no delay.
@@ -129,8 +130,9 @@ impl Link {
         }
         match (call, answer) {
             (Call::Reports(_), Ok(answer)) => {
-                if let (Some(received), Some((last, free))) = (answer.poll, self.reported) {
-                    self.polls.answered(received, free, *sent_at == last);
+                if let Some(received) = answer.poll {
+                    let latest = self.reported.filter(|(last, _)| last == sent_at);
+                    self.polls.answered(received, latest.map(|(_, free)| free));
                 }
                 self.report_line.succeeded();
                 self.poll_line.server_is_there();

@@ -29,14 +29,14 @@ impl Polls {
         self.open.values_mut().for_each(|known| *known = (*known).min(free));
     }
 
-    /// Reports with this number of free slots were answered by a server that had received the poll `received`, and no
-    /// newer one. With `is_latest` no reports were sent after them.
-    pub(super) fn answered(&mut self, received: u64, free: u32, is_latest: bool) {
-        match self.open.get_mut(&received) {
-            Some(known) if is_latest => *known = free,
-            // The later reports may have arrived there too, with fewer free slots.
-            Some(_) => {}
-            None => self.is_in_doubt = true,
+    /// Reports were answered by a server that had received the poll `received`, and no newer one. `free` is the number of
+    /// free slots that they were sent with, if no call was sent after them: a later one may have arrived there as well, with
+    /// fewer.
+    pub(super) fn answered(&mut self, received: u64, free: Option<u32>) {
+        match (self.open.get_mut(&received), free) {
+            (Some(known), Some(free)) => *known = free,
+            (Some(_), None) => {}
+            (None, _) => self.is_in_doubt = true,
         }
     }
 
@@ -100,10 +100,10 @@ mod tests {
         let mut polls = two(0, 0);
         polls.reported(1);
         assert!(!polls.wants(1), "the answer says where they went");
-        polls.answered(2, 1, true);
+        polls.answered(2, Some(1));
         assert!(!polls.wants(1));
         polls.reported(2);
-        polls.answered(1, 2, true);
+        polls.answered(1, Some(2));
         assert!(!polls.wants(2), "an older poll will do while it is open");
     }
 
@@ -111,7 +111,7 @@ mod tests {
     fn reports_that_go_to_another_server_need_one() {
         let mut polls = two(0, 0);
         polls.reported(1);
-        polls.answered(0, 1, true);
+        polls.answered(0, Some(1));
         assert!(polls.wants(1));
         polls.opened(3, 1);
         assert!(!polls.wants(1));
@@ -123,11 +123,11 @@ mod tests {
         // The older poll brings attempts for all slots. The server of the newer one hears so with a report of progress.
         polls.ended(1);
         polls.reported(0);
-        polls.answered(2, 0, true);
+        polls.answered(2, Some(0));
         assert!(!polls.wants(0));
         // Both slots are free again, as a third server hears.
         polls.reported(2);
-        polls.answered(0, 2, true);
+        polls.answered(0, Some(2));
         assert!(polls.wants(2), "the server of the newest poll believes that none is free");
     }
 
@@ -135,10 +135,22 @@ mod tests {
     fn a_poll_that_ends_may_have_been_the_only_one_that_knew() {
         let mut polls = two(0, 0);
         polls.reported(2);
-        polls.answered(1, 2, true);
+        polls.answered(1, Some(2));
         assert!(!polls.wants(2));
         assert!(!polls.ended(1), "not the newest");
         assert!(polls.wants(2), "the other one knows of none");
+    }
+
+    #[test]
+    fn reports_from_before_a_poll_say_nothing_of_it() {
+        let mut polls = Polls::default();
+        polls.reported(1);
+        polls.opened(1, 0);
+        // Both went to one server, and the poll arrived later or has the higher number.
+        polls.answered(1, None);
+        polls.reported(1);
+        polls.answered(0, Some(1));
+        assert!(polls.wants(1), "the server of the poll knows of none");
     }
 
     #[test]
@@ -146,9 +158,9 @@ mod tests {
         let mut polls = two(0, 0);
         polls.reported(1);
         polls.reported(2);
-        polls.answered(0, 2, true);
+        polls.answered(0, Some(2));
         assert!(polls.wants(2), "but it has to wait");
-        polls.answered(2, 1, false);
+        polls.answered(2, None);
         assert!(polls.wants(2), "this server may not know of the second slot");
     }
 }

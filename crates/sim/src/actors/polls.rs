@@ -34,10 +34,13 @@ impl Polls {
         self.open.values_mut().for_each(|known| *known = (*known).min(free));
     }
 
-    /// Reports were answered by a server that has received the poll `received`, and no newer one.
-    pub(super) fn answer(&mut self, received: u64, free: u32) {
+    /// Reports were answered by a server that has received the poll `received`, and no newer one. They were sent with the
+    /// call `seq`.
+    pub(super) fn answer(&mut self, received: u64, seq: u64, free: u32) {
         match self.open.get_mut(&received) {
-            Some(known) => *known = free,
+            Some(known) if seq > self.newest => *known = free,
+            // A later poll may have arrived there as well, with fewer free slots.
+            Some(_) => {}
             None => self.is_in_doubt = true,
         }
     }
@@ -53,9 +56,10 @@ impl Polls {
         self.is_in_doubt || !self.is_newest_open()
     }
 
-    /// The last report of an attempt was answered.
-    pub(super) fn settle(&mut self, token: &str) {
-        if self.has_overlapped {
+    /// The last report of an attempt was answered. It may come again with a poll that did not name it because it
+    /// `is_returned`.
+    pub(super) fn settle(&mut self, token: &str, is_returned: bool) {
+        if self.has_overlapped || is_returned {
             self.settled.insert(token.to_owned(), self.newest);
         }
     }

@@ -204,7 +204,7 @@ impl Worker {
         let mut state = self.state.borrow_mut();
         state.lease.renew(sent_at, answer.lease);
         if let Some(received) = answer.poll {
-            state.polls.answer(received, free);
+            state.polls.answer(received, seq, free);
         }
         drop(state);
         Some(answer)
@@ -377,10 +377,11 @@ impl Worker {
             if let Ok(Said::Ended(_)) = sent.said {
                 self.world.see(Seen::Reported { id, accepted });
             }
+            let is_return = outgoing.is_return();
             outgoing.reports.remove(0);
             if outgoing.reports.is_empty() {
                 state.outbox.remove(&sent.token);
-                state.polls.settle(&sent.token);
+                state.polls.settle(&sent.token, is_return);
             }
         }
     }

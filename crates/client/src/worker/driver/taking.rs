@@ -35,8 +35,10 @@ impl Driver {
 
     /// The last report of an attempt was answered.
     pub(super) fn settle(&mut self, token: &Token) {
+        let is_returned = self.ledger.is_returned(token);
         if self.ledger.settle(token) {
-            if self.link.polls.has_overlapped() {
+            // A poll that did not name it may have crossed the report that returned it, and bring it once more.
+            if self.link.polls.has_overlapped() || is_returned && self.feed.is_none() {
                 self.ledger.remember_settled(token.clone(), self.link.polls.newest());
             }
             self.settled(token);
