@@ -274,7 +274,7 @@ impl Driver {
             (Call::Poll(_), Err(error)) if refused => return Err(error),
             (Call::Poll(_), Err(_)) => {}
         }
-        if returned_poll {
+        if returned_poll && self.link.polls.has_overlapped() {
             self.ledger.forget_settled(self.link.polls.oldest());
         }
         Ok(())

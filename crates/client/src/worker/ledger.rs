@@ -22,8 +22,8 @@ pub(super) struct Ledger {
     /// Attempts not claimed yet.
     offered: HashMap<Token, Offered>,
     running: usize,
-    /// Attempts that were returned, or whose report was answered while polls were open at several servers, with the newest poll
-    /// at that time. The answer of a poll up to that one may bring the attempt again, and it must not run again.
+    /// Attempts whose report was answered while polls were open at several servers, with the newest poll at
+    /// that time. The answer of a poll up to that one may bring the attempt again, and it must not run again.
     settled: HashMap<Token, u64>,
 }
 
@@ -52,8 +52,6 @@ enum Stage {
     Running,
     /// Its report is not answered yet: still claimed, but its slot is free.
     Finished,
-    /// It was not started, and the report that returns it is not answered yet.
-    Returned,
 }
 
 impl Ledger {
@@ -144,38 +142,33 @@ impl Ledger {
         true
     }
 
-    /// Removes all waiting attempts from the queue, to be returned.
+    /// Removes all waiting attempts from the queue, to be reported.
     pub(super) fn withdraw_all(&mut self) -> Vec<Token> {
         let tokens: Vec<Token> = self.waiting.drain(..).map(|(token, _)| token).collect();
         for token in &tokens {
-            self.held.insert(token.clone(), Stage::Returned);
+            self.held.insert(token.clone(), Stage::Finished);
         }
         tokens
     }
 
-    /// Removes attempts without a free slot from the queue, the last ones first, to be returned.
+    /// Removes attempts without a free slot from the queue, the last ones first, to be reported.
     pub(super) fn withdraw_excess(&mut self) -> Vec<Token> {
         let free = self.slots.saturating_sub(self.running);
         let excess = self.waiting.split_off(free.min(self.waiting.len()));
         let tokens: Vec<Token> = excess.into_iter().map(|(token, _)| token).collect();
         for token in &tokens {
-            self.held.insert(token.clone(), Stage::Returned);
+            self.held.insert(token.clone(), Stage::Finished);
         }
         tokens
     }
 
     /// The final report of an attempt was answered: the claim is over. False if it is still running.
     pub(super) fn settle(&mut self, token: &Token) -> bool {
-        let is_finished = matches!(self.held.get(token), Some(Stage::Finished | Stage::Returned));
+        let is_finished = self.held.get(token) == Some(&Stage::Finished);
         if is_finished {
             self.held.remove(token);
         }
         is_finished
-    }
-
-    /// Whether this attempt is returned, and the report about it is not answered yet.
-    pub(super) fn is_returned(&self, token: &Token) -> bool {
-        self.held.get(token) == Some(&Stage::Returned)
     }
 
     /// Remembers an attempt that was settled when `newest_poll` was the newest poll.
@@ -195,11 +188,9 @@ impl Ledger {
         u32::try_from(self.slots.saturating_sub(taken)).unwrap_or(u32::MAX)
     }
 
-    /// The tokens of all claimed attempts. Those that are returned are not named: if one server has released such an attempt,
-    /// another one that receives a poll with its name would claim it for this session again.
+    /// The tokens of all claimed attempts.
     pub(super) fn holding(&self) -> Vec<String> {
-        let named = self.held.iter().filter(|(_, stage)| **stage != Stage::Returned);
-        named.map(|(token, _)| token.to_string()).collect()
+        self.held.keys().map(|token| token.to_string()).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -286,21 +277,6 @@ mod tests {
         assert_eq!(ledger.len(), 4);
         ledger.finish(&running);
         assert!(ledger.start_next().is_none());
-    }
-
-    #[test]
-    fn a_returned_attempt_is_not_named_but_does_not_run_if_it_comes_again() {
-        let mut ledger = Ledger::new(1);
-        ledger.receive(attempt("a"));
-        ledger.receive(attempt("b"));
-        assert_eq!(ledger.withdraw_excess().len(), 1);
-        assert_eq!(holding(&ledger), ["a"]);
-        ledger.receive(attempt("b"));
-        assert_eq!((&*ledger.start_next().unwrap().0, ledger.len()), ("a", 2));
-        ledger.finish(&"a".into());
-        assert!(ledger.start_next().is_none());
-        assert!(ledger.settle(&"b".into()));
-        assert_eq!(holding(&ledger), ["a"], "its report is not answered yet");
     }
 
     #[test]

@@ -56,10 +56,9 @@ impl Polls {
         self.is_in_doubt || !self.is_newest_open()
     }
 
-    /// The last report of an attempt was answered. It may come again with a poll that did not name it because it
-    /// `is_returned`.
-    pub(super) fn settle(&mut self, token: &str, is_returned: bool) {
-        if self.has_overlapped || is_returned {
+    /// The last report of an attempt was answered.
+    pub(super) fn settle(&mut self, token: &str) {
+        if self.has_overlapped {
             self.settled.insert(token.to_owned(), self.newest);
         }
     }

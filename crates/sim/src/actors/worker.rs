@@ -223,9 +223,7 @@ impl Worker {
         } else {
             state.polls.report(free);
         }
-        // Nor does it name attempts that it returns.
-        let unsent = state.outbox.iter().filter(|(_, outgoing)| !outgoing.is_return());
-        let held: BTreeSet<&String> = state.runs.keys().chain(unsent.map(|(token, _)| token)).collect();
+        let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let claim_request =
             |name: &&str| Some(ClaimRequest { module: Name::new(name).ok()?, commands: None, free });
@@ -377,11 +375,10 @@ impl Worker {
             if let Ok(Said::Ended(_)) = sent.said {
                 self.world.see(Seen::Reported { id, accepted });
             }
-            let is_return = outgoing.is_return();
             outgoing.reports.remove(0);
             if outgoing.reports.is_empty() {
                 state.outbox.remove(&sent.token);
-                state.polls.settle(&sent.token, is_return);
+                state.polls.settle(&sent.token);
             }
         }
     }

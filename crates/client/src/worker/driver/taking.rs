@@ -35,10 +35,8 @@ impl Driver {
 
     /// The last report of an attempt was answered.
     pub(super) fn settle(&mut self, token: &Token) {
-        let is_returned = self.ledger.is_returned(token);
         if self.ledger.settle(token) {
-            // A poll that did not name it may have crossed the report that returned it, and bring it once more.
-            if self.link.polls.has_overlapped() || is_returned && self.feed.is_none() {
+            if self.link.polls.has_overlapped() {
                 self.ledger.remember_settled(token.clone(), self.link.polls.newest());
             }
             self.settled(token);
