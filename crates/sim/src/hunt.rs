@@ -29,6 +29,7 @@ fn kinds_of(bug: Bug) -> &'static [Kind] {
         Bug::LimitIgnored
         | Bug::StartsForgotten
         | Bug::QueuePauseIgnored
+        | Bug::QueuePauseNotTold
         | Bug::TurnsIgnored
         | Bug::StartWithinForgotten => &[Kind::Backlog],
         Bug::ForeignAnswerCounts
@@ -49,7 +50,7 @@ fn kinds_of(bug: Bug) -> &'static [Kind] {
         | Bug::RecordedNotStarted
         | Bug::RolloutPauseIgnored
         | Bug::RollbackListCut => &[Kind::Rollouts],
-        Bug::RolloutKeyForgotten => &[Kind::Rollouts, Kind::Sweeps, Kind::Stutters],
+        Bug::RolloutKeyForgotten => &[Kind::Rollouts, Kind::Sweeps, Kind::Stutters, Kind::Repeats],
         _ => &[],
     }
 }
