@@ -35,6 +35,10 @@ pub struct ExchangeRequest {
     /// Left out = nothing said. An attempt given to the session and absent here is given again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<Vec<String>>,
+    /// With `holding`: tokens of attempts that the worker returns as `declined`, until those reports were answered. They are
+    /// not in `holding`, so that no server takes them for the worker's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declining: Vec<String>,
     /// What it serves and how many more attempts it can take now. Left out = as said before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules: Option<Vec<ModuleOffer>>,

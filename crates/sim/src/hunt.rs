@@ -26,6 +26,7 @@ fn kinds_of(bug: Bug) -> &'static [Kind] {
     match bug {
         Bug::NoFence => &[Kind::Stutters],
         Bug::NoAdoptionGrace => &[Kind::OrderlyStops],
+        Bug::DeclinedAdopted => &[Kind::Balanced],
         Bug::LimitIgnored
         | Bug::StartsForgotten
         | Bug::QueuePauseIgnored

@@ -119,6 +119,8 @@ pub(crate) enum Seen {
     /// A server gives an attempt to a worker.
     Given {
         worker: usize,
+        /// The number of the worker's call.
+        seq: u64,
         id: AttemptId,
     },
     /// The same attempt as the worker receives it.
@@ -131,6 +133,13 @@ pub(crate) enum Seen {
     /// A worker does not start an attempt that it was given.
     Declined {
         worker: usize,
+        id: AttemptId,
+    },
+    /// A worker got the answer that an attempt it did not start is returned.
+    Returned {
+        worker: usize,
+        /// The number of its last call.
+        seq: u64,
         id: AttemptId,
     },
     /// A worker got the answer to the report of an ended attempt.

@@ -158,6 +158,7 @@ async fn report_late(client: &Client, seq: u64, attempts: &[Begun]) -> Result<BT
         lease_ms: None,
         worker: None,
         holding: None,
+        declining: Vec::new(),
         modules: None,
         free: None,
         wait_ms: 0,

@@ -67,6 +67,7 @@ impl Session {
             lease_ms: state.settings.lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
             worker: None,
             holding: None,
+            declining: Vec::new(),
             modules: Some(state.registry.offers(state.free)),
             free: Some(state.free),
             draining: None,
@@ -115,6 +116,7 @@ impl Counterpart for Session {
         if self.holding_said_at.is_none_or(|said_at| state.now - said_at >= HOLDING_INTERVAL) {
             self.holding_said_at = Some(state.now);
             request.holding = Some(state.ledger.holding());
+            request.declining = state.ledger.declining();
             request.worker = Some(state.settings.info.clone());
         }
         // A restarted server learns it from the first poll that names the worker.

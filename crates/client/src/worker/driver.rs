@@ -156,7 +156,7 @@ impl Driver {
 
     /// Returns the attempts that were not started.
     fn decline_waiting(&mut self) {
-        for token in self.ledger.withdraw_all() {
+        for token in self.ledger.decline_all() {
             self.push_report(&token, Outcome::Declined, vec![]);
         }
     }
@@ -288,7 +288,7 @@ impl Driver {
             self.decline_waiting();
         } else if self.link.polls.has_overlapped() {
             // Polls at several servers offered the same slots. Other workers may have a free one.
-            for token in self.ledger.withdraw_excess() {
+            for token in self.ledger.decline_excess() {
                 self.push_report(&token, Outcome::Declined, vec![]);
             }
         }

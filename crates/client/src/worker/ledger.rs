@@ -11,6 +11,7 @@ use super::Token;
 /// ```text
 /// receive ──▶ waiting ──start_next──▶ running ──finish──▶ finished ──settle──▶ (gone)
 ///    taken ──────▲ └──────withdraw─────────────────────────────▲                    ▲
+///                  └──────decline_…─────────────────────▶ declined ──settle─────────┤
 /// offer ──▶ offered ────────────────────────────not_taken───────────────────────────┘
 /// ```
 #[derive(Debug)]
@@ -52,6 +53,8 @@ enum Stage {
     Running,
     /// Its report is not answered yet: still claimed, but its slot is free.
     Finished,
+    /// It is returned, and its report is not answered yet.
+    Declined,
 }
 
 impl Ledger {
@@ -142,29 +145,29 @@ impl Ledger {
         true
     }
 
-    /// Removes all waiting attempts from the queue, to be reported.
-    pub(super) fn withdraw_all(&mut self) -> Vec<Token> {
-        let tokens: Vec<Token> = self.waiting.drain(..).map(|(token, _)| token).collect();
-        for token in &tokens {
-            self.held.insert(token.clone(), Stage::Finished);
-        }
-        tokens
+    /// Removes all waiting attempts from the queue, to be declined.
+    pub(super) fn decline_all(&mut self) -> Vec<Token> {
+        self.decline_after(0)
     }
 
-    /// Removes attempts without a free slot from the queue, the last ones first, to be reported.
-    pub(super) fn withdraw_excess(&mut self) -> Vec<Token> {
-        let free = self.slots.saturating_sub(self.running);
-        let excess = self.waiting.split_off(free.min(self.waiting.len()));
+    /// Removes attempts without a free slot from the queue, the last ones first, to be declined.
+    pub(super) fn decline_excess(&mut self) -> Vec<Token> {
+        self.decline_after(self.slots.saturating_sub(self.running))
+    }
+
+    /// Removes the waiting attempts after the first `kept` ones.
+    fn decline_after(&mut self, kept: usize) -> Vec<Token> {
+        let excess = self.waiting.split_off(kept.min(self.waiting.len()));
         let tokens: Vec<Token> = excess.into_iter().map(|(token, _)| token).collect();
         for token in &tokens {
-            self.held.insert(token.clone(), Stage::Finished);
+            self.held.insert(token.clone(), Stage::Declined);
         }
         tokens
     }
 
     /// The final report of an attempt was answered: the claim is over. False if it is still running.
     pub(super) fn settle(&mut self, token: &Token) -> bool {
-        let is_finished = self.held.get(token) == Some(&Stage::Finished);
+        let is_finished = matches!(self.held.get(token), Some(Stage::Finished | Stage::Declined));
         if is_finished {
             self.held.remove(token);
         }
@@ -188,9 +191,18 @@ impl Ledger {
         u32::try_from(self.slots.saturating_sub(taken)).unwrap_or(u32::MAX)
     }
 
-    /// The tokens of all claimed attempts.
+    /// The tokens of all claimed attempts that are not being declined.
     pub(super) fn holding(&self) -> Vec<String> {
-        self.held.keys().map(|token| token.to_string()).collect()
+        self.tokens(|stage| stage != Stage::Declined)
+    }
+
+    /// The tokens of the attempts that are being declined.
+    pub(super) fn declining(&self) -> Vec<String> {
+        self.tokens(|stage| stage == Stage::Declined)
+    }
+
+    fn tokens(&self, of: impl Fn(Stage) -> bool) -> Vec<String> {
+        self.held.iter().filter(|(_, stage)| of(**stage)).map(|(token, _)| token.to_string()).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -272,7 +284,7 @@ mod tests {
         assert!(ledger.withdraw(&"c".into()));
         assert!(!ledger.withdraw(&"c".into()));
         assert!(!ledger.withdraw(&"x".into()));
-        let rest: Vec<String> = ledger.withdraw_all().iter().map(|token| token.to_string()).collect();
+        let rest: Vec<String> = ledger.decline_all().iter().map(|token| token.to_string()).collect();
         assert_eq!(rest, ["b", "d"]);
         assert_eq!(ledger.len(), 4);
         ledger.finish(&running);
@@ -301,9 +313,12 @@ mod tests {
             ledger.receive(attempt(token));
         }
         ledger.start_next().unwrap();
-        let back: Vec<String> = ledger.withdraw_excess().iter().map(|token| token.to_string()).collect();
-        assert_eq!((back, ledger.len()), (vec!["c".to_owned(), "d".to_owned()], 4));
-        assert_eq!(ledger.withdraw_excess(), Vec::<Token>::new());
+        let back: Vec<String> = ledger.decline_excess().iter().map(|token| token.to_string()).collect();
+        assert_eq!((&back, ledger.len()), (&vec!["c".to_owned(), "d".to_owned()], 4));
+        let mut declining = ledger.declining();
+        declining.sort();
+        assert_eq!((holding(&ledger), declining), (vec!["a".to_owned(), "b".to_owned()], back));
+        assert_eq!(ledger.decline_excess(), Vec::<Token>::new());
         assert_eq!(&*ledger.start_next().unwrap().0, "b");
     }
 

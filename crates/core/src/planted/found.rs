@@ -7,6 +7,7 @@ impl Bug {
     pub const ALL: &[Self] = &[
         Self::NoFence,
         Self::StolenAttempts,
+        Self::DeclinedAdopted,
         Self::NoSubmitKey,
         Self::SubmitKeyForgotten,
         Self::NoLeaseExpiry,

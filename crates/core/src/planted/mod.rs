@@ -12,6 +12,8 @@ pub enum Bug {
     NoFence,
     /// A session may adopt attempts that another one has claimed.
     StolenAttempts,
+    /// A session adopts attempts that its worker is returning.
+    DeclinedAdopted,
     /// Idempotency keys of submits are not kept.
     NoSubmitKey,
     /// Idempotency keys are not looked for on disk.

@@ -168,6 +168,7 @@ mod tests {
                 lease: None,
                 worker: None,
                 holding: None,
+                declining: Vec::new(),
                 claim_requests: Some(vec![ClaimRequest { module: module(seq), commands: None, free: 1 }]),
                 free: None,
                 draining: None,

@@ -81,6 +81,8 @@ pub struct Exchange {
     pub worker: Option<WorkerState>,
     /// The tokens of all attempts it runs; `None` = not given.
     pub holding: Option<Vec<String>>,
+    /// With `holding`: the tokens of attempts that it returns, as long as its reports of that are not answered.
+    pub declining: Vec<String>,
     /// The free slots for each module; `None` = unchanged.
     pub claim_requests: Option<Vec<ClaimRequest>>,
     /// The free slots over all modules together.

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use futures_channel::oneshot;
-use windlass_core::{Action, Millis};
+use windlass_core::{
+    Action, Millis,
+    planted::{Bug, is_planted},
+};
 use windlass_store::{AttemptId, Now, SessionId};
 
-use super::{Exchange, ExchangeAnswer, HandedOut, Seq, Tokens, sessions::LocalSession};
+use super::{Exchange, ExchangeAnswer, HandedOut, Seq, Tokens, holdings::Named, sessions::LocalSession};
 use crate::{Engine, EngineError};
 
 impl LocalSession {
@@ -72,8 +75,13 @@ impl Engine {
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
         let mut is_in_doubt = false;
         if let Some(holding) = &call.holding {
-            let named: BTreeMap<AttemptId, &str> =
-                holding.iter().filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
+            let held = holding.iter().map(|token| (token.as_str(), true));
+            let returned =
+                call.declining.iter().map(|token| (token.as_str(), is_planted(Bug::DeclinedAdopted)));
+            let named: BTreeMap<AttemptId, Named<'_>> = held
+                .chain(returned)
+                .filter_map(|(token, is_held)| Some((Tokens::name(token)?, Named { token, is_held })))
+                .collect();
             let gone = self.compare_with_store((session, seq), &named, now).await?;
             let (unknown, missing) = {
                 let mut sessions = self.sessions.lock();
@@ -83,11 +91,12 @@ impl Engine {
                 let is_unknown = |id: &AttemptId| {
                     (gone.contains(id) || !local.given.contains_key(id)) && !local.declined.contains(id)
                 };
-                let named = named.into_iter();
-                (named.filter(|(id, _)| is_unknown(id)).collect::<Vec<_>>(), missing)
+                let held = named.into_iter().filter(|(_, named)| named.is_held);
+                (held.filter(|(id, _)| is_unknown(id)).collect::<Vec<_>>(), missing)
             };
             // Anybody can construct a name; only the seal proves that the attempt was given to the session.
-            let unknown = unknown.into_iter().filter_map(|(_, token)| self.tokens.read(token)).collect();
+            let unknown =
+                unknown.into_iter().filter_map(|(_, named)| self.tokens.read(named.token)).collect();
             self.adopt(session, unknown, true, now).await?;
             (answer.attempts, is_in_doubt) = self.hand_again(session, seq, missing, now).await?;
         } else {

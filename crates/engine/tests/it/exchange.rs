@@ -11,6 +11,7 @@ use windlass_store::{ClaimRequest, SessionId, memory::MemorySink, resident::Resi
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
+    two_servers::Two,
     world::{WorkerInWorld, World, flow, ok},
 };
 
@@ -431,4 +432,25 @@ fn what_was_declined_is_not_taken_up_again_by_a_poll_that_names_it() {
     assert!(again.id.claim > declined.id.claim, "it was handed out again");
     worker.holding.retain(|token| *token != declined.token);
     assert!(worker.poll().attempts.is_empty());
+}
+
+#[test]
+fn what_a_worker_is_returning_is_not_taken_up_by_another_server() {
+    let two = Two::new();
+    two.one.apply(flow("f", &["a"], 0));
+    two.one.submit("f");
+    let mut worker = two.one.worker(1);
+    let returned = worker.take();
+    (worker.declining, worker.holding) = (worker.holding, Vec::new());
+    // The first server does not hand it out again meanwhile.
+    assert!(worker.poll().attempts.is_empty());
+    let mut at_other = worker.at(&two.other);
+    assert_eq!(at_other.report(&returned.token, Said::Declined), ReportStatus::Accepted);
+    // A poll that was sent before this was answered arrives late, at a third server.
+    let third = World::over(Arc::new(two.store.clone()), 3);
+    third.be_heard();
+    let mut late = at_other.at(&third);
+    late.seq += 10;
+    let again = late.take();
+    assert!(again.id.claim > returned.id.claim, "it was handed out again");
 }

@@ -221,6 +221,7 @@ impl World {
             seq: 0,
             attached: true,
             holding: Vec::new(),
+            declining: Vec::new(),
         }
     }
 }
@@ -269,6 +270,7 @@ pub(crate) struct WorkerInWorld<'a> {
     pub(crate) seq: u64,
     pub(crate) attached: bool,
     pub(crate) holding: Vec<String>,
+    pub(crate) declining: Vec<String>,
 }
 
 impl<'a> WorkerInWorld<'a> {
@@ -280,6 +282,7 @@ impl<'a> WorkerInWorld<'a> {
             seq: self.seq,
             attached: self.attached,
             holding: self.holding.clone(),
+            declining: self.declining.clone(),
         }
     }
 
@@ -292,6 +295,7 @@ impl<'a> WorkerInWorld<'a> {
             lease: None,
             worker: Some(WorkerState { name: "w".into(), ..WorkerState::default() }),
             holding: Some(self.holding.clone()),
+            declining: self.declining.clone(),
             claim_requests: Some(vec![ClaimRequest {
                 module: Name::new("m").unwrap(),
                 commands: None,

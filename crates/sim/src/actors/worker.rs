@@ -177,7 +177,7 @@ impl Worker {
                             "task {task}: worker {worker} is given {key:?} attempt {attempt}, claim {claim:x}"
                         )
                     });
-                    live.world.see(Seen::Given { worker, id });
+                    live.world.see(Seen::Given { worker, seq, id });
                     live.world.see(Seen::HandedOut(Box::new(attempt.clone())));
                 }
                 answer
@@ -223,7 +223,10 @@ impl Worker {
         } else {
             state.polls.report(free);
         }
-        let held: BTreeSet<&String> = state.runs.keys().chain(state.outbox.keys()).collect();
+        let (declining, reported): (Vec<_>, Vec<_>) =
+            state.outbox.iter().partition(|(_, outgoing)| outgoing.is_declined());
+        let reported = reported.into_iter().map(|(token, _)| token);
+        let held: BTreeSet<&String> = state.runs.keys().chain(reported).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let claim_request =
             |name: &&str| Some(ClaimRequest { module: Name::new(name).ok()?, commands: None, free });
@@ -239,6 +242,7 @@ impl Worker {
                 ..WorkerState::default()
             }),
             holding: polls.then(|| held.into_iter().cloned().collect()),
+            declining: declining.into_iter().map(|(token, _)| token.clone()).collect(),
             claim_requests: Some(modules.iter().filter_map(claim_request).collect()),
             free: Some(free),
             draining: None,
@@ -372,10 +376,15 @@ impl Worker {
                     id.task, self.index
                 )
             });
-            if let Ok(Said::Ended(_)) = sent.said {
-                self.world.see(Seen::Reported { id, accepted });
-            }
             outgoing.reports.remove(0);
+            match sent.said {
+                Ok(Said::Ended(_)) => self.world.see(Seen::Reported { id, accepted }),
+                Ok(Said::Declined) if accepted => {
+                    self.world.see(Seen::Returned { worker: self.index, seq: state.seq, id });
+                }
+                _ => {}
+            }
+            let Some(outgoing) = state.outbox.get(&sent.token) else { continue };
             if outgoing.reports.is_empty() {
                 state.outbox.remove(&sent.token);
                 state.polls.settle(&sent.token);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_engine::{Exchange, WorkerReport};
+use windlass_engine::{Exchange, Said, WorkerReport};
 use windlass_store::AttemptId;
 
 use super::{lease::Lease, polls::Polls};
@@ -41,4 +41,10 @@ pub(super) struct Sent {
 pub(super) struct Outgoing {
     pub(super) id: AttemptId,
     pub(super) reports: Vec<WorkerReport>,
+}
+
+impl Outgoing {
+    pub(super) fn is_declined(&self) -> bool {
+        self.reports.iter().any(|report| matches!(report.said, Ok(Said::Declined)))
+    }
 }

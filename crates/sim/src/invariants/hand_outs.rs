@@ -1,5 +1,6 @@
 //! Ready work is handed out in time: no attempt waits longer than a bound while a worker that serves its
-//! queue has a free slot and an open poll.
+//! queue has a free slot and an open poll. An attempt that a worker has returned is not given to it again under the same
+//! claim.
 //!
 //! The time counts from when the last of these became true: the attempt is ready on disk, the worker has a
 //! free slot, servers know of it and the worker is in touch with one, and no fault affects the servers and
@@ -9,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActKey, EventKind, Free, Name, TaskId, Wakeup, waiting};
+use windlass_core::{ActKey, EventKind, Free, Name, Task, TaskId, Wakeup, waiting};
 use windlass_store::{AttemptId, Change, TaskChange};
 
 use super::{Invariant, broken};
@@ -56,6 +57,8 @@ struct Worker {
     config: WorkerConfig,
     /// The attempts that it was given and has not ended.
     has: BTreeSet<AttemptId>,
+    /// The attempts that it returns; after the answer to that with the number of its last call before.
+    returned: BTreeMap<AttemptId, Option<u64>>,
     /// The time since which it has a free slot that servers know of, if it has one.
     free_since: Option<u64>,
     /// The number of the last call that a server received, and the slots that it offered that were not used
@@ -92,6 +95,7 @@ impl HandOuts {
         let worker = |config: &WorkerConfig| Worker {
             config: config.clone(),
             has: BTreeSet::new(),
+            returned: BTreeMap::new(),
             free_since: None,
             offered: (0, 0),
             in_touch: None,
@@ -113,18 +117,22 @@ impl HandOuts {
     /// Notes attempts that a change made ready, and those that wait no more.
     fn change(&mut self, change: &TaskChange, now: u64) {
         let task = &change.task;
-        // What its worker must end, because it is overdue for example, is not handed out.
-        let module_of = |key: ActKey, attempt: u32| {
-            let wait = waiting(task, Wakeup::Act(key)).filter(|wait| wait.attempt == attempt);
-            let ready = wait.and_then(|wait| wait.ready).filter(|ready| ready.free == Free::HandOut);
-            ready.map(|ready| ready.module)
-        };
-        self.waiting.retain(|(id, key), (attempt, ..)| *id != task.id || module_of(*key, *attempt).is_some());
+        self.waiting
+            .retain(|(id, key), (attempt, ..)| *id != task.id || queue_of(task, *key, *attempt).is_some());
         for event in &change.events {
             let EventKind::ActReady { key, attempt } = event.kind else { continue };
-            if let Some(module) = module_of(key, attempt) {
-                self.waiting.insert((task.id, key), (attempt, module, now));
+            if let Some(queue) = queue_of(task, key, attempt) {
+                self.waiting.insert((task.id, key), (attempt, queue, now));
             }
+        }
+    }
+
+    /// A worker returns an attempt: it waits again.
+    fn returned(&mut self, worker: usize, id: &AttemptId, truth: &Truth, now: u64) {
+        self.workers[worker].returned.insert(*id, None);
+        let queue = truth.task_now(id.task).and_then(|task| queue_of(task, id.key, id.attempt));
+        if let Some(queue) = queue {
+            self.waiting.insert((id.task, id.key), (id.attempt, queue, now));
         }
     }
 
@@ -192,6 +200,22 @@ impl HandOuts {
     }
 }
 
+/// The queue from which an attempt is to be handed out, if it is. What its worker must end, because it is overdue for
+/// example, is not handed out.
+fn queue_of(task: &Task, key: ActKey, attempt: u32) -> Option<Name> {
+    let wait = waiting(task, Wakeup::Act(key)).filter(|wait| wait.attempt == attempt)?;
+    wait.ready.filter(|ready| ready.free == Free::HandOut).map(|ready| ready.module)
+}
+
+fn given_again(worker: usize, id: &AttemptId) -> Violation {
+    let AttemptId { task, key, attempt, claim } = *id;
+    let message = format!(
+        "task {task}: {key:?} attempt {attempt} is given to worker {worker} under claim {claim:x}, after the worker had \
+         returned it"
+    );
+    broken("hand-outs", task, message)
+}
+
 impl Invariant for HandOuts {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         if !self.applies {
@@ -206,7 +230,13 @@ impl Invariant for HandOuts {
             | Seen::ServerResumed
             | Seen::Recovered => self.disturbed_at = now,
             Seen::Claimed { id } => self.claimed(id),
-            Seen::Given { worker, id } => {
+            Seen::Given { worker, seq, id } => {
+                if let Some(answered) = self.workers[*worker].returned.get(id) {
+                    return match answered {
+                        Some(last) if seq > last => Err(given_again(*worker, id)),
+                        _ => Ok(()),
+                    };
+                }
                 self.claimed(id);
                 self.workers[*worker].has.insert(*id);
                 self.workers[*worker].offered.1 = self.workers[*worker].offered.1.saturating_sub(1);
@@ -216,7 +246,13 @@ impl Invariant for HandOuts {
                 self.workers[*worker].offered = (*seq, *free);
                 self.workers[*worker].count(now);
             }
-            Seen::Declined { worker, id } => self.let_go(*worker, id, now),
+            Seen::Declined { worker, id } => {
+                self.let_go(*worker, id, now);
+                self.returned(*worker, id, truth, now);
+            }
+            Seen::Returned { worker, seq, id } => {
+                self.workers[*worker].returned.insert(*id, Some(*seq));
+            }
             Seen::RunBegan { worker, run, id } => drop(self.runs.insert(*run, (*worker, *id))),
             Seen::RunEnded { run, .. } => {
                 if let Some((worker, id)) = self.runs.remove(run) {
@@ -226,6 +262,7 @@ impl Invariant for HandOuts {
             Seen::WorkerKilled { worker } => {
                 self.runs.retain(|_, (other, _)| other != worker);
                 self.workers[*worker].has.clear();
+                self.workers[*worker].returned.clear();
                 self.workers[*worker].in_touch = None;
                 self.workers[*worker].offered = (0, 0);
                 self.workers[*worker].count(now);

@@ -120,6 +120,7 @@ impl Worker {
             lease: None,
             worker: Some(worker),
             holding: Some(self.holding.iter().cloned().collect()),
+            declining: Vec::new(),
             claim_requests: reports.is_empty().then(|| claim_requests.collect()),
             free: None,
             draining: None,

@@ -43,6 +43,8 @@ pub(in crate::http) struct Body<'a> {
     worker: Option<api::WorkerInfo>,
     #[serde(default)]
     holding: Option<Vec<String>>,
+    #[serde(default)]
+    declining: Vec<String>,
     #[serde(borrow, default)]
     modules: Option<Vec<ModuleBody<'a>>>,
     #[serde(default)]
@@ -145,6 +147,7 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
         lease: body.lease_ms.map(Millis),
         worker: body.worker.map(|worker| self::worker(worker, body.attached)).transpose()?,
         holding: body.holding,
+        declining: body.declining,
         claim_requests: body.modules.map(claim_requests).transpose()?,
         free: body.free,
         draining: body.draining,
@@ -284,7 +287,7 @@ mod tests {
     fn the_body_in_place_is_the_document_of_the_contract() {
         let text = concat!(
             r#"{"protocol":1,"session":"00000000-0000-4000-8000-000000000001","seq":7,"attached":true,"#,
-            r#""lease_ms":5000,"worker":{"name":"w","host":"h","version":"1"},"holding":["t"],"#,
+            r#""lease_ms":5000,"worker":{"name":"w","host":"h","version":"1"},"holding":["t"],"declining":["u"],"#,
             r#""modules":[{"name":"m","commands":["c"],"free":3}],"free":2,"draining":true,"wait_ms":100,"#,
             r#""reports":[{"token":"t","outcome":"succeeded","result":{"a":1.0},"logs":["line"]}]}"#
         );
@@ -300,6 +303,7 @@ mod tests {
             (&*call.worker.unwrap().name, call.holding.unwrap(), call.free),
             ("w", vec!["t".to_owned()], Some(2))
         );
+        assert_eq!(call.declining, ["u"]);
         assert_eq!(call.draining, Some(true));
         let claim_requests = call.claim_requests.unwrap();
         assert_eq!(
