@@ -142,6 +142,31 @@ mod tests {
     }
 
     #[test]
+    fn a_report_with_fewer_slots_counts_for_all_polls_as_it_may_arrive_anywhere() {
+        let mut polls = two(2, 0);
+        polls.reported(1);
+        polls.answered(0, Some(1));
+        assert!(polls.wants(2), "the server of the first poll may have received the report");
+    }
+
+    #[test]
+    fn a_server_knows_what_the_reports_that_it_answered_said() {
+        let mut polls = two(0, 0);
+        polls.reported(1);
+        polls.answered(2, Some(1));
+        polls.ended(1);
+        assert!(!polls.wants(1));
+    }
+
+    #[test]
+    fn a_new_poll_ends_the_doubt() {
+        let mut polls = two(0, 0);
+        polls.ended(2);
+        polls.opened(3, 0);
+        assert!(!polls.wants(1), "the reports of that slot are not answered yet");
+    }
+
+    #[test]
     fn reports_from_before_a_poll_say_nothing_of_it() {
         let mut polls = Polls::default();
         polls.reported(1);

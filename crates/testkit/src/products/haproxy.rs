@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 
 use crate::{
@@ -46,6 +46,8 @@ defaults
   option abortonclose
   option redispatch 1
 ";
+
+const SETTING_NAMES: [&str; 4] = ["server=", "balance=", "certificate=", "authority="];
 
 /// HAProxy as it is installed on this machine. Its settings are `server=PORT`, one for each server behind it. If they are
 /// HTTP servers that report their state at `/readyz`, there is also `balance=ALGORITHM`. If connections on both sides are
@@ -89,6 +91,11 @@ impl Product for HaProxyProduct {
     }
 
     fn arrange(&self, command: &mut Command, place: &Place<'_>) -> Result<()> {
+        if let Some(unknown) =
+            place.settings.iter().find(|text| !SETTING_NAMES.iter().any(|name| text.starts_with(name)))
+        {
+            bail!("invalid setting {unknown}: write one of {} with its value", SETTING_NAMES.join(", "));
+        }
         let setting = |name: &str| place.settings.iter().find_map(|setting| setting.strip_prefix(name));
         let (settings, name, check, balance) = match setting("balance=") {
             Some(balance) => (HTTP_SETTINGS, "windlass", "httpchk GET /readyz", balance),
