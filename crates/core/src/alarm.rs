@@ -91,6 +91,31 @@ impl From<StuckKind> for AlarmKind {
 }
 
 impl AlarmKind {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Held,
+        Self::Poisoned,
+        Self::RollbackFailed,
+        Self::EngineFault,
+        Self::Refused,
+        Self::BrokerAway,
+        Self::MessageRefused,
+        Self::ClockSetBack,
+        Self::DamagedRow,
+        Self::StoreWentBack,
+        Self::QueueBlocked,
+        Self::TriggerFailed,
+        Self::DeviceLockedTooLong,
+        Self::DeviceFlapping,
+        Self::RolloutAborted,
+    ];
+
+    /// The kind with this stable code.
+    #[must_use]
+    pub fn of_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == code)
+    }
+
     /// The stable code of the kind.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -53,3 +53,11 @@ fn an_alarm_that_was_never_raised_is_unknown() {
         assert_eq!(told(None, &command), Err(AlarmRejection::Unknown));
     }
 }
+
+#[test]
+fn kinds_are_found_by_their_codes() {
+    for (position, kind) in AlarmKind::ALL.into_iter().enumerate() {
+        assert_eq!((kind as usize, AlarmKind::of_code(kind.as_str())), (position, Some(kind)));
+    }
+    assert_eq!(AlarmKind::of_code("hold"), None);
+}

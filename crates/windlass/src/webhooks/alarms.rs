@@ -56,7 +56,7 @@ async fn look(
         alarms.iter().filter(|alarm| is_new(alarm) && alarm.raised_at.0 >= since).cloned().collect();
     let (mut of, mut messages) = (Vec::new(), Vec::new());
     for alarm in &new {
-        for webhook in webhooks.iter().filter(|webhook| webhook.wants_alarms()) {
+        for webhook in webhooks.iter().filter(|webhook| webhook.wants_alarm(alarm.kind)) {
             of.push(alarm.id.clone());
             messages.push((webhook, Message::of_alarm(alarm)));
         }

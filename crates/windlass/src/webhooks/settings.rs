@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use anyhow::{Context as _, bail, ensure};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
-use windlass_core::{Name, Secret};
+use windlass_core::{AlarmKind, Name, Secret};
 
 use super::{
     address::{NotPermitted, Reach},
@@ -46,6 +46,9 @@ pub(crate) struct WebhookSection {
     /// The flows whose tasks are reported. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     flows: Vec<String>,
+    /// The kinds of alarms that are reported. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    alarms: Vec<String>,
     /// Networks that it may reach beside the public internet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     networks: Vec<String>,
@@ -69,6 +72,8 @@ pub(crate) struct WebhookSettings {
     pub(super) kinds: Vec<Kind>,
     /// The flows whose tasks are reported; empty = all.
     pub(super) flows: Vec<Name>,
+    /// The kinds of alarms that are reported; empty = all.
+    pub(super) alarms: Vec<AlarmKind>,
     pub(super) reach: Reach,
     pub(super) ca_file: Option<PathBuf>,
     pub(super) in_flight: u32,
@@ -95,9 +100,14 @@ impl fmt::Debug for WebhookUrl {
 }
 
 impl WebhookSettings {
-    /// Whether it is to hear of alarms.
+    /// Whether it is to hear of any alarms.
     pub(super) fn wants_alarms(&self) -> bool {
         self.kinds.contains(&Kind::AlarmRaised)
+    }
+
+    /// Whether it is to hear of alarms of this kind.
+    pub(super) fn wants_alarm(&self, kind: AlarmKind) -> bool {
+        self.wants_alarms() && (self.alarms.is_empty() || self.alarms.contains(&kind))
     }
 
     /// The settings as a section of a configuration file, without what may be secret.
@@ -108,6 +118,7 @@ impl WebhookSettings {
             secret: None,
             events: self.kinds.clone(),
             flows: self.flows.iter().map(Name::to_string).collect(),
+            alarms: self.alarms.iter().map(|kind| kind.as_str().to_owned()).collect(),
             networks: self.reach.networks.iter().map(ToString::to_string).collect(),
             ca_file: self.ca_file.clone(),
             in_flight: Some(self.in_flight),
@@ -139,7 +150,7 @@ pub(super) fn place(name: &(impl fmt::Display + ?Sized)) -> String {
 }
 
 fn read_one(section: WebhookSection) -> anyhow::Result<WebhookSettings> {
-    let WebhookSection { name, url, secret, events, flows, networks, ca_file, in_flight } = section;
+    let WebhookSection { name, url, secret, events, flows, alarms, networks, ca_file, in_flight } = section;
     let module = Name::new(&format!("{MODULE_PREFIX}{name}")).context("`name`")?;
     let name = Name::new(&name).context("`name`")?;
     let networks = networks.iter().map(|network| network.parse().map_err(anyhow::Error::msg));
@@ -158,10 +169,18 @@ fn read_one(section: WebhookSection) -> anyhow::Result<WebhookSettings> {
         secrets: secrets(secret.as_deref()).context("`secret`")?,
         kinds: if events.is_empty() { Kind::ALL.to_vec() } else { events },
         flows: flows.iter().map(|flow| Name::new(flow)).collect::<Result<_, _>>().context("`flows`")?,
+        alarms: alarms.iter().map(|code| alarm_kind(code)).collect::<Result<_, _>>().context("`alarms`")?,
         reach,
         ca_file,
         in_flight,
         name,
+    })
+}
+
+fn alarm_kind(code: &str) -> anyhow::Result<AlarmKind> {
+    AlarmKind::of_code(code).with_context(|| {
+        let known: Vec<&str> = AlarmKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("there is no alarm {code}; alarms are {}", known.join(", "))
     })
 }
 
@@ -221,6 +240,7 @@ mod tests {
             secret: Some(SECRET.to_owned()),
             events: Vec::new(),
             flows: Vec::new(),
+            alarms: Vec::new(),
             networks: Vec::new(),
             ca_file: None,
             in_flight: None,
@@ -243,6 +263,23 @@ mod tests {
     }
 
     #[test]
+    fn a_webhook_hears_of_the_alarms_that_it_names_if_it_hears_of_alarms() {
+        let kinds = |section: WebhookSection| {
+            let webhook = read(vec![section]).unwrap().remove(0);
+            AlarmKind::ALL.into_iter().filter(|kind| webhook.wants_alarm(*kind)).collect::<Vec<_>>()
+        };
+        let named = || vec!["rollback_failed".to_owned(), "held".to_owned()];
+        let plain = || section("https://example.com");
+        assert_eq!(kinds(plain()), AlarmKind::ALL);
+        assert_eq!(
+            kinds(WebhookSection { alarms: named(), ..plain() }),
+            [AlarmKind::Held, AlarmKind::RollbackFailed]
+        );
+        let events = vec![Kind::TaskFailed];
+        assert_eq!(kinds(WebhookSection { alarms: named(), events, ..plain() }), []);
+    }
+
+    #[test]
     fn what_cannot_be_used_is_refused_and_not_repeated() {
         let with = |change: fn(&mut WebhookSection)| {
             let mut section = section("https://example.com/hush");
@@ -261,6 +298,7 @@ mod tests {
             (with(|section| section.name = "a b".to_owned()), "`name`"),
             (with(|section| section.in_flight = Some(0)), "`in_flight` is 0"),
             (with(|section| section.networks = vec!["10.0.0.0".to_owned()]), "invalid network"),
+            (with(|section| section.alarms = vec!["held".to_owned(), "hold".to_owned()]), "no alarm hold;"),
         ] {
             assert!(error.contains(part), "{error}");
             assert!(!error.replace("behind whsec_", "").contains("hush"), "{error}");

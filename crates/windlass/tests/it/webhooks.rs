@@ -156,12 +156,14 @@ fn deliveries(site: &Site, webhook: &str, status: &str) -> u64 {
 
 #[test]
 fn ends_of_tasks_and_alarms_reach_those_who_want_them_signed_and_once() {
-    let (all, some) = (Receiver::content(), Receiver::content());
+    let (all, some, failed) = (Receiver::content(), Receiver::content(), Receiver::content());
     let url = |receiver: &Receiver, path: &str| format!("http://localhost:{}{path}", receiver.port);
     let mut settings = variables(0, "all", &url(&all, "/hook?a=b"), &[LOOPBACK]);
     let wanted =
         [LOOPBACK, ("EVENTS", r#"["task.succeeded", "task.rolled_back"]"#), ("FLOWS", r#"["good"]"#)];
     settings.extend(variables(1, "some", &url(&some, "/"), &wanted));
+    let wanted = [LOOPBACK, ("EVENTS", r#"["alarm.raised"]"#), ("ALARMS", r#"["rollback_failed"]"#)];
+    settings.extend(variables(2, "failed", &url(&failed, "/"), &wanted));
     let mut site = open("", &settings);
     site.apply(FLOWS);
     site.start_worker();
@@ -174,9 +176,12 @@ fn ends_of_tasks_and_alarms_reach_those_who_want_them_signed_and_once() {
     until_within(PATIENCE, "all is received", || (all.kinds() == expected).then_some(()));
     until("some are received", || (some.kinds() == ["task.succeeded", "task.succeeded"]).then_some(()));
     until("all are reported", || {
-        (deliveries(&site, "all", "succeeded") == 5 && deliveries(&site, "some", "succeeded") == 2)
-            .then_some(())
+        let delivered = |webhook| deliveries(&site, webhook, "succeeded");
+        ((delivered("all"), delivered("some"), delivered("failed")) == (5, 2, 1)).then_some(())
     });
+    let alarms = failed.all();
+    assert_eq!(alarms[0].document()["data"]["alarm"]["kind"], "rollback_failed");
+    assert_eq!(alarms.len(), 1);
     for received in all.all() {
         assert!(received.is_signed_with(SECRET) && received.is_signed_with(NEW_SECRET), "{received:?}");
         assert_eq!(
