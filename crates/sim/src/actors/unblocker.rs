@@ -72,6 +72,8 @@ impl Unblocker {
     async fn moves(&self, asked_of: TaskId, before: &Task, answer: &Answer) -> bool {
         let (about, reason) = answer.deepest();
         let begun = self.world.now();
+        // Since when it could move: what waits for a time does so for as long as the clock was set back.
+        let mut due_since = begun;
         loop {
             if self.task(about).is_none_or(|now| has_moved(before, &now)) {
                 return true;
@@ -93,9 +95,10 @@ impl Unblocker {
                 return false;
             }
             if is_still_to_come(&reason.why, again.now.wall) {
+                due_since = self.world.now();
                 continue;
             }
-            if self.world.now() > begun + PATIENCE_MS && self.world.is_unblocking() {
+            if self.world.now() > due_since + PATIENCE_MS && self.world.is_unblocking() {
                 let message = format!("does not move although this was taken away: {reason:?}");
                 self.complain(about, message);
                 return true;
