@@ -140,6 +140,7 @@ impl Bench {
             lease: None,
             worker: None,
             holding: holding.map(<[String]>::to_vec),
+            declining: Vec::new(),
             claim_requests: Some(claim_requests),
             free: None,
             draining: None,
