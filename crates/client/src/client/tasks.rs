@@ -13,8 +13,8 @@ use crate::Error;
 /// A filter for tasks. The default matches all of them, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskFilter {
-    /// Only tasks with this status.
-    pub status: Option<TaskStatus>,
+    /// Only tasks with one of these statuses; empty = all.
+    pub status: Vec<TaskStatus>,
     /// Only tasks of this flow.
     pub flow: Option<String>,
     /// Only tasks with all these labels.
@@ -48,7 +48,8 @@ impl TaskFilter {
                 query.push((name, Cow::Owned(value.into_owned())));
             }
         };
-        put("status", self.status.map(|status| status.as_str().into()));
+        let statuses: Vec<&str> = self.status.iter().map(|status| status.as_str()).collect();
+        put("status", (!statuses.is_empty()).then(|| statuses.join(",").into()));
         put("flow", self.flow.as_deref().map(Cow::Borrowed));
         for (name, value) in &self.labels {
             put("label", Some(format!("{name}:{value}").into()));
@@ -198,7 +199,7 @@ mod tests {
     fn a_filter_asks_for_what_it_names_and_nothing_else() {
         assert!(TaskFilter::default().query().is_empty());
         let filter = TaskFilter {
-            status: Some(TaskStatus::RollingBack),
+            status: vec![TaskStatus::RollingBack, TaskStatus::Failed],
             labels: vec![("team".to_owned(), "a".to_owned()), ("zone".to_owned(), "b:c".to_owned())],
             idempotency_key: Some("k".to_owned()),
             unique_key: Some("u".to_owned()),
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(
             pairs,
             [
-                ("status", "rolling_back"),
+                ("status", "rolling_back,failed"),
                 ("label", "team:a"),
                 ("label", "zone:b:c"),
                 ("idempotency_key", "k"),

@@ -355,7 +355,7 @@ async fn wait_until_counted(client: &Client, workload: Workload, n: u64) -> anyh
 
 async fn count_ended(client: &Client, workload: Workload) -> anyhow::Result<u64> {
     let mut filter =
-        TaskFilter { status: Some(workload.ending()), limit: Some(1000), ..TaskFilter::default() };
+        TaskFilter { status: vec![workload.ending()], limit: Some(1000), ..TaskFilter::default() };
     let mut ended = 0;
     loop {
         let page = client.tasks(&filter).await?;

@@ -17,7 +17,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) flows: Option<PathBuf>,
 
-    /// Folder of modules to serve
+    /// Folder of modules to serve, read at the start
     #[arg(long, value_name = "DIR")]
     pub(crate) modules: Option<PathBuf>,
 

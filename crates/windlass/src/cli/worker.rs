@@ -36,7 +36,7 @@ pub(crate) struct WorkerArgs {
     #[command(subcommand)]
     pub(super) list: Option<WorkerList>,
 
-    /// The folder of modules: every executable DIR/MODULE/COMMAND is served
+    /// The folder of modules, read at the start: every executable DIR/MODULE/COMMAND is served
     #[arg(long, value_name = "DIR", required = true)]
     modules: Option<PathBuf>,
 

@@ -31,9 +31,9 @@ pub(crate) struct ChangeArgs {
     )]
     ids: Vec<String>,
 
-    /// In place of ids: all with this status
-    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(unfinished()).try_map(|word| word.parse::<TaskStatus>()))]
-    status: Option<TaskStatus>,
+    /// In place of ids: all with this status; several with commas between them
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = PossibleValuesParser::new(unfinished()).try_map(|word| word.parse::<TaskStatus>()))]
+    status: Vec<TaskStatus>,
 
     /// All of this flow
     #[arg(long, value_name = "FLOW")]
@@ -117,13 +117,13 @@ impl ChangeArgs {
     /// Whether neither ids nor a filter are given: this must not select all tasks.
     fn means_all(&self) -> bool {
         let filters =
-            [self.status.is_some(), self.flow.is_some(), self.since.is_some(), self.until.is_some()];
+            [!self.status.is_empty(), self.flow.is_some(), self.since.is_some(), self.until.is_some()];
         self.ids.is_empty() && self.labels.is_empty() && !filters.contains(&true)
     }
 
     fn filter(&self) -> BulkFilter {
         BulkFilter {
-            status: self.status.into_iter().collect(),
+            status: self.status,
             flow: self.flow.clone(),
             labels: self.labels.iter().cloned().collect(),
             since: self.since.map(|time| time.to_string()),
@@ -199,10 +199,14 @@ mod tests {
         assert!(parse(&["some-id", "--yes"]).is_err());
         assert!(parse(&["--status", "succeeded"]).is_err(), "it has ended");
         assert_eq!(parse(&["a", "b"]).unwrap().ids, ["a", "b"]);
-        let filter = parse(&["--flow", "f", "--label", "team=a", "--status", "running", "-y"]).unwrap();
+        let filter =
+            parse(&["--flow", "f", "--label", "team=a", "--status", "running,paused", "-y"]).unwrap();
         assert!(filter.yes);
         let filter = filter.filter();
-        assert_eq!((filter.flow.as_deref(), &*filter.status), (Some("f"), &[TaskStatus::Running][..]));
+        assert_eq!(
+            (filter.flow.as_deref(), &*filter.status),
+            (Some("f"), &[TaskStatus::Running, TaskStatus::Paused][..])
+        );
         assert_eq!(filter.labels["team"], "a");
     }
 

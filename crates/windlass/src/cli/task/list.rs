@@ -33,9 +33,9 @@ const PAGE_OF_ALL: u32 = 1000;
 /// The tasks to list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only tasks with this status
-    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(TaskStatus::ALL.map(TaskStatus::as_str)).try_map(|word| word.parse::<TaskStatus>()))]
-    status: Option<TaskStatus>,
+    /// Only tasks with this status; several with commas between them
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = PossibleValuesParser::new(TaskStatus::ALL.map(TaskStatus::as_str)).try_map(|word| word.parse::<TaskStatus>()))]
+    status: Vec<TaskStatus>,
 
     /// Only tasks of this flow
     #[arg(long, value_name = "FLOW")]

@@ -17,7 +17,8 @@ use crate::cli::{
 /// The tasks, the step and the decision.
 #[derive(Debug, Args)]
 pub(crate) struct ResolveArgs {
-    /// Ids of tasks, the name of the step, and the decision: retry, skip, done or rollback
+    /// Ids of tasks, the name of the step, and the decision: retry (run it again), skip (go on without it), done (you did it by
+    /// hand) or rollback (roll the task back)
     #[arg(value_names = ["ID", "STEP", "ACTION"], num_args = 3.., required = true)]
     words: Vec<String>,
 

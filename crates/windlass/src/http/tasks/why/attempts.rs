@@ -200,8 +200,12 @@ impl About<'_> {
             (0, 0) => "no worker is connected".to_owned(),
             (0, 1) => "the one connected worker does not".to_owned(),
             (0, n) => format!("none of the {n} connected workers does"),
-            (1, _) => format!("the connected worker of {module} does not have this command"),
-            (n, _) => format!("none of the {n} connected workers of {module} has this command"),
+            (1, _) => format!(
+                "the connected worker of {module} does not have this command; a worker of a folder reads it when it starts"
+            ),
+            (n, _) => format!(
+                "none of the {n} connected workers of {module} has this command; workers of a folder read it when they start"
+            ),
         };
         let last_one = match (last, since_start) {
             _ if draining + without_command > 0 => String::new(),
