@@ -123,7 +123,7 @@ impl ChangeArgs {
 
     fn filter(&self) -> BulkFilter {
         BulkFilter {
-            status: self.status,
+            status: self.status.clone(),
             flow: self.flow.clone(),
             labels: self.labels.iter().cloned().collect(),
             since: self.since.map(|time| time.to_string()),
