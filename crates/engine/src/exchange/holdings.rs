@@ -12,14 +12,6 @@ use crate::{
     exchange::sessions::{Given, LocalSession},
 };
 
-/// An attempt that a poll names.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Named<'c> {
-    pub(super) token: &'c str,
-    /// The worker has it; otherwise it returns it, and no server may adopt it.
-    pub(super) is_held: bool,
-}
-
 impl Engine {
     /// Adopts attempts that this server did not give to the session: they come from before a restart, from another
     /// server, or from the message of a queue publisher. With `names` the worker holds them; without it, it is about to
@@ -69,7 +61,7 @@ impl Engine {
     pub(super) async fn compare_with_store(
         &self,
         (session, seq): (SessionId, u64),
-        named: &BTreeMap<AttemptId, Named<'_>>,
+        named: &BTreeMap<AttemptId, &str>,
         now: Now,
     ) -> Result<BTreeSet<AttemptId>, EngineError> {
         if !self.sessions.lock().get(session).is_to_check(now) {
@@ -215,7 +207,7 @@ impl LocalSession {
 
     /// Compares the named attempts with those the session was given here. Returns attempts that it was given in an
     /// earlier poll and does not name. Cancels of attempts that it neither names nor was given are complete.
-    pub(super) fn compare(&mut self, named: &BTreeMap<AttemptId, Named<'_>>, now: Now) -> Vec<AttemptId> {
+    pub(super) fn compare(&mut self, named: &BTreeMap<AttemptId, &str>, now: Now) -> Vec<AttemptId> {
         let is_missing =
             |(id, given): &(&AttemptId, &Given)| !named.contains_key(id) && given.again_at <= now.mono;
         let mut missing: Vec<AttemptId> = self.given.iter().filter(is_missing).map(|(id, _)| *id).collect();

@@ -54,7 +54,7 @@ pub(crate) struct LocalSession {
     pub(crate) is_cut_off: bool,
     /// Attempts given to it.
     pub(crate) given: HashMap<AttemptId, Given>,
-    /// Attempts it did not start. A poll that was sent before the reply to that report may still name them.
+    /// Attempts it returns or has returned. Polls name them until the reply to that report.
     pub(crate) declined: BTreeSet<AttemptId>,
     /// Attempts it names that a pause keeps for the resume: it started them before this server received its first call.
     pub(crate) parked: BTreeSet<AttemptId>,

@@ -72,7 +72,7 @@ impl Unblocker {
     async fn moves(&self, asked_of: TaskId, before: &Task, answer: &Answer) -> bool {
         let (about, reason) = answer.deepest();
         let begun = self.world.now();
-        // Since when it could move: what waits for a time does so for as long as the clock was set back.
+        // What waits for a time is late only after that time, which a clock that was set back puts off.
         let mut due_since = begun;
         loop {
             if self.task(about).is_none_or(|now| has_moved(before, &now)) {

@@ -224,8 +224,7 @@ impl Worker {
             state.polls.report(free);
         }
         let (declining, reported): (Vec<_>, Vec<_>) =
-            state.outbox.iter().partition(|(_, outgoing)| outgoing.is_declined());
-        let reported = reported.into_iter().map(|(token, _)| token);
+            state.outbox.keys().partition(|token| state.outbox[*token].is_declined());
         let held: BTreeSet<&String> = state.runs.keys().chain(reported).collect();
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let claim_request =
@@ -242,7 +241,7 @@ impl Worker {
                 ..WorkerState::default()
             }),
             holding: polls.then(|| held.into_iter().cloned().collect()),
-            declining: declining.into_iter().map(|(token, _)| token.clone()).collect(),
+            declining: declining.into_iter().filter(|_| polls).cloned().collect(),
             claim_requests: Some(modules.iter().filter_map(claim_request).collect()),
             free: Some(free),
             draining: None,
@@ -358,6 +357,7 @@ impl Worker {
     /// Removes answered reports from the outbox.
     fn settle(&self, answer: &ExchangeAnswer, sent: &[WorkerReport]) {
         let mut state = self.state.borrow_mut();
+        let seq = state.seq;
         for (answer, sent) in answer.reports.iter().zip(sent) {
             let accepted = answer.status == ReportStatus::Accepted;
             self.world.count(match answer.status {
@@ -376,15 +376,14 @@ impl Worker {
                     id.task, self.index
                 )
             });
-            outgoing.reports.remove(0);
             match sent.said {
                 Ok(Said::Ended(_)) => self.world.see(Seen::Reported { id, accepted }),
                 Ok(Said::Declined) if accepted => {
-                    self.world.see(Seen::Returned { worker: self.index, seq: state.seq, id });
+                    self.world.see(Seen::Returned { worker: self.index, seq, id });
                 }
                 _ => {}
             }
-            let Some(outgoing) = state.outbox.get(&sent.token) else { continue };
+            outgoing.reports.remove(0);
             if outgoing.reports.is_empty() {
                 state.outbox.remove(&sent.token);
                 state.polls.settle(&sent.token);

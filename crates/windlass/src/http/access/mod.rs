@@ -113,7 +113,8 @@ async fn authenticate(app: &App, access: &Access, parts: &Parts) -> Result<Arc<K
     let verdict = access.failures.count(client, app.uptime());
     // The first one of an address, so that strangers do not fill the log.
     if let Verdict::First | Verdict::Wait { is_first: true, .. } = verdict {
-        tracing::warn!(%client, path = parts.uri.path(), must_wait = matches!(verdict, Verdict::Wait { .. }), "an access token was refused: {refused}");
+        let must_wait = matches!(verdict, Verdict::Wait { .. });
+        tracing::warn!(%client, path = parts.uri.path(), must_wait, "an access token was refused: {refused}");
     }
     match verdict {
         Verdict::First | Verdict::Refused => Err(Refused::unauthorized(refused, INVALID)),

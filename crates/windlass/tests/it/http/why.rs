@@ -49,7 +49,7 @@ async fn waiting_for_a_worker() {
     assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the one connected worker does not; none of resource was seen since this server started 750ms ago.");
     let other_command = json!({ "modules": [{ "name": "resource", "commands": ["restore"], "free": 1 }] });
     Worker::new(&server, 2, &[]).call(other_command).await;
-    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the connected worker of resource does not have this command; a worker of a folder reads it when it starts.");
+    assert_snapshot!(why(&server, &id).await, @"no_worker (check): Step check waits for a worker that serves resource.check: the connected worker of resource does not have this command; restart it if the command is new.");
 }
 
 #[tokio::test]

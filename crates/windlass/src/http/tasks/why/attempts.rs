@@ -201,10 +201,10 @@ impl About<'_> {
             (0, 1) => "the one connected worker does not".to_owned(),
             (0, n) => format!("none of the {n} connected workers does"),
             (1, _) => format!(
-                "the connected worker of {module} does not have this command; a worker of a folder reads it when it starts"
+                "the connected worker of {module} does not have this command; restart it if the command is new"
             ),
             (n, _) => format!(
-                "none of the {n} connected workers of {module} has this command; workers of a folder read it when they start"
+                "none of the {n} connected workers of {module} has this command; restart them if it is new"
             ),
         };
         let last_one = match (last, since_start) {
