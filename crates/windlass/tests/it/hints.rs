@@ -22,6 +22,18 @@ fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     lines
 }
 
+/// The next of the lines with this text in it; none once the stream has ended.
+fn next(lines: &mpsc::Receiver<String>, text: &str) -> Option<String> {
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line.contains(text) => return Some(line),
+            Ok(_) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(error) => panic!("no line with {text:?}: {error}"),
+        }
+    }
+}
+
 /// The standard error of a command that must not go well.
 fn refused(output: &Output) -> String {
     assert_ne!(output.status.code(), Some(0), "{output:?}");
@@ -132,7 +144,7 @@ fn who_waits_hears_once_that_the_server_is_away() {
 
         site.children[0].kill().unwrap();
         site.children[0].wait().unwrap();
-        let line = stderr.recv_timeout(PATIENCE).unwrap();
+        let line = next(&stderr, "the server").unwrap();
         assert!(line.contains("does not answer") && line.contains("retrying"), "{line}");
         site.children[0] = Command::new(PROGRAM)
             .args(["server", "--listen", &listen, "--store", &store(site.dir.path())])
@@ -140,18 +152,38 @@ fn who_waits_hears_once_that_the_server_is_away() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let line = stderr.recv_timeout(PATIENCE).unwrap();
+        let line = next(&stderr, "the server").unwrap();
         assert!(line.contains("answers again"), "{line}");
 
         let unended = site.json(&["task", "list", "--status", "pending"]);
         for task in unended["items"].as_array().unwrap() {
             assert_eq!(site.run(&["task", "cancel", task["id"].as_str().unwrap()]).status.code(), Some(0));
         }
-        assert_eq!(
-            stderr.recv_timeout(PATIENCE),
-            Err(mpsc::RecvTimeoutError::Disconnected),
-            "each is said once"
-        );
+        assert_eq!(next(&stderr, "the server"), None, "each is said once");
         assert_eq!(waiting.wait().unwrap().code(), Some(10));
     }
+}
+
+#[test]
+fn who_waits_reads_once_why_the_task_does_not_move() {
+    let site = Site::start();
+    let mut waiting = Command::new(PROGRAM)
+        .args(["task", "start", "lonely", "--wait"])
+        .env("WINDLASS_SERVER", &site.url)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = lines(waiting.stdout.take().unwrap());
+    let stderr = lines(waiting.stderr.take().unwrap());
+    let id = stdout.recv_timeout(PATIENCE).unwrap();
+    for (waits_for, change) in [("no worker is connected", "pause"), ("The task was paused", "cancel")] {
+        let line = stderr.recv_timeout(PATIENCE).unwrap();
+        let why = site.json(&["task", "why", &id])["sentence"].as_str().unwrap().to_owned();
+        assert!(line.contains(waits_for) && why.contains(waits_for), "{line}\n{why}");
+        assert_eq!(site.run(&["task", change, &id]).status.code(), Some(0));
+    }
+    assert_eq!(stderr.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected), "each is said once");
+    assert_eq!(waiting.wait().unwrap().code(), Some(10));
+    assert!(stdout.iter().any(|line| line.starts_with("cancelled")));
 }

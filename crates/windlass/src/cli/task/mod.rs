@@ -1,11 +1,11 @@
 //! `windlass task`: one file per bigger verb.
 
-mod away;
 mod bulk;
 mod change;
 mod events;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod hints;
 mod list;
 mod live;
 mod logs;

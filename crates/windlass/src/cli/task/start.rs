@@ -7,7 +7,10 @@ use jiff::Timestamp;
 use windlass_api::{Existing, Span, SubmitTask, Task};
 use windlass_client::{Client, Error};
 
-use super::{away, show};
+use super::{
+    hints::{self, About},
+    show,
+};
 use crate::cli::{
     connection::Context,
     exit::Exit,
@@ -78,7 +81,8 @@ impl StartArgs {
         if context.output.format == Format::Table {
             output::write(&format!("{}\n", task.id))?;
         }
-        let task = away::telling(&context.client, &task.id, wait(&context.client, &task.id)).await?;
+        let waiting = wait(&context.client, &task.id);
+        let task = hints::while_waiting(&context.client, &task.id, About::ServerAndTask, waiting).await?;
         context.output.show(&task, |task, style| show::outcome(task, Timestamp::now(), style))?;
         Ok(Exit::of_task(&task))
     }

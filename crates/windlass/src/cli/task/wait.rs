@@ -3,7 +3,10 @@
 use anyhow::Context as _;
 use windlass_api::{List, Task};
 
-use super::{away, show};
+use super::{
+    hints::{self, About},
+    show,
+};
 use crate::cli::{
     connection::Context,
     exit::Exit,
@@ -19,7 +22,9 @@ pub(crate) async fn run(ids: &[String], context: &Context) -> anyhow::Result<Exi
     }
     let mut tasks = Vec::with_capacity(ids.len());
     for id in ids {
-        let task = away::telling(client, id, client.wait(id)).await.with_context(|| id.clone())?;
+        let task = hints::while_waiting(client, id, About::ServerAndTask, client.wait(id))
+            .await
+            .with_context(|| id.clone())?;
         if context.output.format == Format::Table {
             write(&line(&task, context.output.style))?;
         }

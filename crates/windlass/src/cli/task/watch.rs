@@ -11,7 +11,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use windlass_api::{Event, Task, TaskStatus};
 
 use super::{
-    away, events,
+    events,
+    hints::{self, About},
     live::{self, LiveView},
     show,
 };
@@ -37,12 +38,15 @@ const FRAMES_IDLE_MAX: u32 = 10;
 pub(crate) async fn run(id: &str, context: &Context) -> anyhow::Result<Exit> {
     let task = match (context.output.format, context.output.style.is_terminal()) {
         (Format::Json, _) => {
-            let task = away::telling(&context.client, id, context.client.wait(id)).await?;
+            let waiting = context.client.wait(id);
+            let task = hints::while_waiting(&context.client, id, About::ServerAndTask, waiting).await?;
             context.output.show(&task, |_, _| String::new())?;
             task
         }
         (Format::Table, true) => watch_live(id, context).await?,
-        (Format::Table, false) => away::telling(&context.client, id, watch_lines(id, context)).await?,
+        (Format::Table, false) => {
+            hints::while_waiting(&context.client, id, About::Server, watch_lines(id, context)).await?
+        }
     };
     Ok(Exit::of_task(&task))
 }
