@@ -119,13 +119,9 @@ impl FlowWatcher {
     /// Applies the files changed since the last check. An invalid file does not affect the others, and is
     /// tried again once it has changed.
     async fn look(&mut self) -> anyhow::Result<()> {
-        let entries = std::fs::read_dir(&self.dir)
+        let files = flowfile::flow_files(&self.dir)
             .with_context(|| format!("cannot read the folder of flows {}", self.dir.display()))?;
-        for entry in entries {
-            let path = entry?.path();
-            if !path.is_file() || Format::of_path(&path).is_err() {
-                continue;
-            }
+        for path in files {
             let modified = path.metadata()?.modified()?;
             if self.seen.insert(path.clone(), modified) != Some(modified)
                 && let Err(error) = self.apply(&path).await

@@ -1,6 +1,9 @@
 //! The formats of flow files.
 
-use std::path::Path;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use super::FlowError;
 
@@ -44,6 +47,22 @@ impl Format {
             _ => None,
         }
     }
+}
+
+/// The flow files of a folder, by name: each file with the extension of a format. Folders in it are left out.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn flow_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_file() && Format::of_path(&path).is_ok() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub use device::{device, presence_document, read_devices};
 pub use difference::{Difference, differences};
 pub use error::FlowError;
 pub(crate) use fields::nearest;
-pub use format::Format;
+pub use format::{Format, flow_files};
 pub use rollout::read_rollouts;
 pub use schema::schema;
 pub use source::{FILE_BYTES_MAX, Source, read};

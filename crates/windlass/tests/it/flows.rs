@@ -57,6 +57,43 @@ fn what_applying_would_change_is_told_step_by_step() {
 }
 
 #[test]
+fn a_folder_is_applied_as_a_whole_and_a_refusal_names_what_was_applied() {
+    let site = Site::start();
+    let folder = site.path("flows");
+    std::fs::create_dir(&folder).unwrap();
+    let write = |name: &str, run: &str| {
+        let flow = format!("flow: {name}\nsteps: [{{ name: one, run: {run} }}]\n");
+        std::fs::write(format!("{folder}/{name}.yaml"), flow).unwrap();
+    };
+    let names = || {
+        let flows = site.json(&["flow", "list"])["items"].clone();
+        let names = flows.as_array().unwrap().iter().map(|flow| flow["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name.starts_with("f-")).collect::<Vec<_>>()
+    };
+    write("f-a", "m.echo");
+    write("f-b", "nothing");
+    let (refused, code) = said(&site, &["flow", "apply", &folder]);
+    assert!(
+        refused.contains("f-b.yaml:2:27: error:") && refused.contains("nothing was applied"),
+        "{refused}"
+    );
+    assert_eq!((names(), code), (vec![], Some(1)), "the first file has no mistake");
+
+    // Only the server sees that a flow would start itself.
+    write("f-b", "flow.f-b");
+    write("f-c", "m.echo");
+    let (refused, code) = said(&site, &["flow", "apply", &folder]);
+    assert!(refused.starts_with("applied: f-a@1; not applied: f-b, f-c\n"), "{refused}");
+    assert!(refused.contains("DIR/flows/f-b.yaml: flow f-b: "), "{refused}");
+    assert_eq!((names(), code), (vec!["f-a".to_owned()], Some(1)));
+
+    write("f-b", "m.echo");
+    let (applied, code) = said(&site, &["flow", "apply", &folder]);
+    assert_eq!((applied.lines().count(), code), (4, Some(0)), "a heading and three flows: {applied}");
+    assert_eq!(names(), ["f-a", "f-b", "f-c"]);
+}
+
+#[test]
 fn every_version_stays() {
     let site = Site::start();
     let changed = site.path("changed.yaml");

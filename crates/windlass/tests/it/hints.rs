@@ -84,12 +84,10 @@ fn a_flow_of_a_name_much_like_it_is_suggested() {
 }
 
 #[test]
-fn a_change_of_no_task_and_a_folder_in_place_of_a_file_get_what_to_write() {
+fn a_change_of_no_task_gets_what_to_write() {
     let site = Site::start();
     let error = refused(&site.run(&["task", "pause", "--yes"]));
     assert!(error.contains("give ids, or a filter with --flow"), "{error}");
-    let output = site.run(&["flow", "check", &site.path("")]);
-    assert!(text(&output.stdout).contains("it is a folder: name the files in it"), "{output:?}");
 }
 
 #[test]

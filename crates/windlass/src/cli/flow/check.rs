@@ -19,7 +19,7 @@ use crate::{
     modules::Catalogue,
 };
 
-/// Checks the flows of all files.
+/// Checks the flows of all files and folders.
 pub(super) fn run(files: &[PathBuf], folders: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
     let folders = folders.iter().map(|folder| Catalogue::read(folder)).collect::<Result<Vec<_>, _>>()?;
     let flows = read_files(files, &folders);
@@ -50,7 +50,8 @@ pub(super) struct FileError {
     error: FlowError,
 }
 
-/// Reads and checks the flows of all files. Warns about each command that the module folders lack.
+/// Reads and checks the flows of all files, and of the flow files of folders. Warns about each command that the
+/// module folders lack.
 pub(super) fn read_files(files: &[PathBuf], folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
     let mut names: HashMap<String, PathBuf> = HashMap::new();
     let mut unlike_others = |flow: CheckedFlow| match names.entry(flow.name.clone()) {
@@ -68,8 +69,23 @@ pub(super) fn read_files(files: &[PathBuf], folders: &[Catalogue]) -> Vec<Result
     flows.into_iter().map(|flow| flow.and_then(&mut unlike_others)).collect()
 }
 
-/// Reads and checks the flows of a file.
-fn read_flows(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
+/// Reads and checks the flows of a file, or those of all flow files of a folder.
+fn read_flows(path: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
+    if !path.is_dir() {
+        return read_flows_of_file(path, folders);
+    }
+    let refuse =
+        |message: String| vec![Err(FileError { file: path.to_owned(), error: FlowError::new(message) })];
+    match flowfile::flow_files(path) {
+        Ok(files) if files.is_empty() => refuse(
+            "the folder has no flow files: name one whose files end in .yaml, .json or .toml".to_owned(),
+        ),
+        Ok(files) => files.iter().flat_map(|file| read_flows_of_file(file, folders)).collect(),
+        Err(error) => refuse(format!("cannot read the folder: {error}")),
+    }
+}
+
+fn read_flows_of_file(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedFlow, FileError>> {
     // Each mistake is a finding of its own.
     let findings = |checked: Result<CheckedFlow, FlowError>| match checked {
         Ok(flow) => vec![Ok(flow)],
@@ -87,10 +103,6 @@ fn read_flows(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedFlow, Fil
 }
 
 fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
-    if file.is_dir() {
-        let message = "it is a folder: name the files in it".to_owned();
-        return Err(FlowError::new(message));
-    }
     let format = Format::of_path(file)?;
     let text =
         std::fs::read_to_string(file).map_err(|error| FlowError::new(format!("cannot read it: {error}")))?;
@@ -210,14 +222,21 @@ steps: [{name: drop, run: mysql.drop_instance}]
 
     fn findings(files: &[(&str, &str)]) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let mut paths = Vec::new();
-        for (name, text) in files {
-            let path = folder.path().join(name);
+        findings_of(&written(folder.path(), files), folder.path())
+    }
+
+    fn written(folder: &Path, files: &[(&str, &str)]) -> Vec<PathBuf> {
+        let write = |(name, text): &(&str, &str)| {
+            let path = folder.join(name);
             std::fs::write(&path, text).unwrap();
-            paths.push(path);
-        }
-        let lines: String = read_files(&paths, &[]).iter().map(|flow| line(flow, Style::PLAIN)).collect();
-        lines.replace(&folder.path().display().to_string(), "DIR")
+            path
+        };
+        files.iter().map(write).collect()
+    }
+
+    fn findings_of(paths: &[PathBuf], folder: &Path) -> String {
+        let lines: String = read_files(paths, &[]).iter().map(|flow| line(flow, Style::PLAIN)).collect();
+        lines.replace(&folder.display().to_string(), "DIR")
     }
 
     #[test]
@@ -225,6 +244,23 @@ steps: [{name: drop, run: mysql.drop_instance}]
         assert_snapshot!(findings(&[("good.yaml", GOOD)]), @"
         DIR/good.yaml: ok: flow create_instance, 2 steps
         DIR/good.yaml: ok: flow drop_instance, 1 step
+        ");
+    }
+
+    #[test]
+    fn a_folder_is_its_flow_files_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let flow = |name: &str| format!("flow: {name}\nsteps: [{{name: one, run: m.one}}]\n");
+        written(folder.path(), &[("b.yml", &flow("b")), ("a.yaml", &flow("a")), ("notes.txt", "no flow")]);
+        for inner in ["empty", "inner.yaml"] {
+            std::fs::create_dir(folder.path().join(inner)).unwrap();
+        }
+        written(&folder.path().join("inner.yaml"), &[("c.yaml", &flow("c"))]);
+        let paths = [folder.path().to_owned(), folder.path().join("empty")];
+        assert_snapshot!(findings_of(&paths, folder.path()), @"
+        DIR/a.yaml: ok: flow a, 1 step
+        DIR/b.yml: ok: flow b, 1 step
+        DIR/empty: error: the folder has no flow files: name one whose files end in .yaml, .json or .toml
         ");
     }
 

@@ -22,7 +22,7 @@ use crate::{
     },
     flowfile,
 };
-use check::read_files;
+use check::{CheckedFlow, read_files};
 
 /// Commands for flows.
 #[derive(Debug, Subcommand)]
@@ -55,17 +55,17 @@ pub(crate) enum FlowCommand {
     /// Show the changes that applying files would make, or the changes between two versions; exits with 1 if
     /// flows differ
     Diff {
-        /// Flow files, or two versions: backup@1 backup@2
-        #[arg(required = true, value_name = "FILE|NAME@VERSION")]
+        /// Flow files or folders of them, or two versions: backup@1 backup@2
+        #[arg(required = true, value_name = "FILE|DIR|NAME@VERSION")]
         names: Vec<String>,
     },
 }
 
-/// Flow files.
+/// Flow files, and folders of them.
 #[derive(Debug, Args)]
 pub(crate) struct FilesArg {
-    /// Flow files: YAML, TOML or JSON; a file may contain several flows
-    #[arg(required = true, value_name = "FILE")]
+    /// Flow files: YAML, TOML or JSON; a file may contain several flows. A folder means all flow files in it
+    #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
 }
 
@@ -123,17 +123,34 @@ async fn apply(files: &[PathBuf], context: &Context) -> anyhow::Result<Exit> {
     if refused {
         anyhow::bail!("nothing was applied");
     }
+    // The server applies one flow per call, so it may refuse one after it has stored others.
     let mut applied = Vec::new();
-    for flow in flows {
-        let answer = context.client.apply_flow(&flow.name, &flow.document).await;
-        applied.push(answer.map_err(|error| {
-            anyhow::Error::from(error).context(format!("{}: flow {}", flow.file.display(), flow.name))
-        })?);
+    for flow in &flows {
+        match context.client.apply_flow(&flow.name, &flow.document).await {
+            Ok(answer) => applied.push(answer),
+            Err(error) => {
+                if let Some(names) = so_far(&applied, &flows) {
+                    eprintln!("{names}");
+                }
+                let place = format!("{}: flow {}", flow.file.display(), flow.name);
+                return Err(anyhow::Error::from(error).context(place));
+            }
+        }
     }
     context
         .output
         .show(&List { items: applied, next: None }, |list, style| render_applied(&list.items, style))?;
     Ok(Exit::Done)
+}
+
+/// Which flows are applied, and which are not; nothing if the first one was refused.
+fn so_far(applied: &[FlowApplied], flows: &[CheckedFlow]) -> Option<String> {
+    if applied.is_empty() {
+        return None;
+    }
+    let done: Vec<String> = applied.iter().map(|flow| format!("{}@{}", flow.name, flow.version)).collect();
+    let rest: Vec<&str> = flows[applied.len()..].iter().map(|flow| &*flow.name).collect();
+    Some(format!("applied: {}; not applied: {}", done.join(", "), rest.join(", ")))
 }
 
 async fn list(all: bool, context: &Context) -> anyhow::Result<Exit> {
