@@ -327,7 +327,7 @@ mod tests {
           start    Start a task; prints its id
           list     List tasks, newest first
           show     Show a task and its steps, or the items of one step
-          watch    Watch the steps of a task until it ends or is stuck
+          watch    Show the steps of a task live, or its events on a pipe, until it ends or is stuck
           wait     Wait until each of the tasks has ended or is stuck; the exit code reports the result
           events   Print the events of a task
           logs     Print the log lines of a task's attempts

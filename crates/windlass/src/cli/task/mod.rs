@@ -34,7 +34,10 @@ pub(crate) enum TaskCommand {
     List(list::ListArgs),
     /// Show a task and its steps, or the items of one step
     Show(show::ShowArgs),
-    /// Watch the steps of a task until it ends or is stuck
+    /// Show the steps of a task live, or its events on a pipe, until it ends or is stuck
+    ///
+    /// On a terminal the steps are redrawn in place. Elsewhere each event is a line, and with -o json only the
+    /// ended or stuck task is printed. The exit code reports the result.
     Watch(IdArg),
     /// Wait until each of the tasks has ended or is stuck; the exit code reports the result
     Wait(IdArgs),
