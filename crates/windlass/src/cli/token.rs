@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use windlass_api::{AccessRole, AccessToken, CreateAccessToken, Span};
+use windlass_client::{Client, Error as ClientError};
 
 use super::{connection::Context, exit::Exit, output::Style};
 use crate::cli::output::{table::Table, time::age};
@@ -48,6 +49,9 @@ impl TokenCommand {
             Self::Create(CreateArgs { name, role, queues, flows, expires }) => {
                 let token = CreateAccessToken { name, role, queues, flows, expires_in: expires };
                 let created = client.create_access_token(&token).await?;
+                for unknown in unknown_names(client, &token).await {
+                    eprintln!("warning: {unknown}");
+                }
                 // Nothing else, so that it can go into a file.
                 context.output.show(&created, |created, _| format!("{}\n", created.secret))?;
             }
@@ -65,6 +69,29 @@ impl TokenCommand {
         }
         Ok(Exit::Done)
     }
+}
+
+/// The queues and flows of a token that the server does not have, which may be mistakes. A failed call is none: the
+/// token exists.
+async fn unknown_names(client: &Client, token: &CreateAccessToken) -> Vec<String> {
+    let mut unknown = Vec::new();
+    for queue in &token.queues {
+        if is_missing(client.queue(queue).await) {
+            unknown.push(format!(
+                "there is no queue {queue} yet: no flow names this module, and no worker serves it"
+            ));
+        }
+    }
+    for flow in &token.flows {
+        if is_missing(client.flow(flow, None).await) {
+            unknown.push(format!("there is no flow {flow} yet"));
+        }
+    }
+    unknown
+}
+
+fn is_missing<T>(answer: Result<T, ClientError>) -> bool {
+    matches!(answer, Err(ClientError::Refused(problem)) if problem.status == 404)
 }
 
 fn render(tokens: &[AccessToken], now: Timestamp, style: Style) -> String {

@@ -129,6 +129,24 @@ fn the_right_token_works_for_commands_workers_and_raw_requests() {
 }
 
 #[test]
+fn a_token_for_what_does_not_exist_yet_is_created_with_a_warning() {
+    let site = guarded(store);
+    fs::write(site.dir.path().join("flows.yaml"), FLOWS).unwrap();
+    works(&site, ADMIN, &["flow", "apply", &site.path("flows.yaml")]);
+    let scope = ["--flow", "good", "--flow", "goood", "--queue", "m", "--queue", "mm"];
+    let created =
+        run(&site, ADMIN, &[&["token", "create", "some", "--role", "operator"][..], &scope].concat());
+    assert!(created.status.success() && text(&created.stdout).starts_with("wl_"), "{created:?}");
+    let stderr = text(&created.stderr);
+    let warnings: Vec<&str> = stderr.lines().collect();
+    assert!(warnings.iter().all(|line| line.starts_with("warning: there is no ")), "{stderr}");
+    assert!(
+        warnings.len() == 2 && stderr.contains("queue mm ") && stderr.contains("flow goood "),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn every_wrong_token_is_refused_with_what_is_wrong() {
     let site = guarded(store);
     fs::write(site.dir.path().join("flows.yaml"), FLOWS).unwrap();
