@@ -17,7 +17,8 @@ pub struct Why {
     pub sentence: String,
     /// The machine-readable reason: `no_worker`, `queued`, `running`, `retry`, `postponed`, `deadline`, `delayed`,
     /// `signal`, `child`, `lock`, `members`, `scheduled`, `task_paused`, `queue_paused`, `limit`, `offered`, `stuck`, `ending`, `ended`;
-    /// `grace` for 300 ms after a start of the server, `moving` while it is on its way to its next state.
+    /// `grace` for 300 ms after a start of the server, in which a worker may report that it already runs the attempt; `moving` while
+    /// its state changes.
     pub reason: String,
     /// The step it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

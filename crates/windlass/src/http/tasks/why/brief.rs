@@ -32,7 +32,8 @@ impl About<'_> {
                 format!("{subject} waits for its device")
             }
             Why::Offered { module, .. } => format!("{subject} waits for a consumer of {module}"),
-            Why::Grace | Why::Moving => format!("{subject} is on its way"),
+            Why::Grace => format!("{subject} is ready"),
+            Why::Moving => format!("{subject} changes its state"),
         }
     }
 }

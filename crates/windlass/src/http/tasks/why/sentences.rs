@@ -61,12 +61,14 @@ impl About<'_> {
             Why::Offered { module, at, since } => self.offered(module, at.as_ref(), *since),
             Why::Grace => (
                 format!(
-                    "{} is ready: the server has just read its disk, and for a moment a worker that has it may say so.",
+                    "{} is ready. The server has just read its store, and waits a moment: a worker may already run this attempt.",
                     self.opening()
                 ),
                 json!({}),
             ),
-            Why::Moving => (format!("{} is on its way to its next state.", self.opening()), json!({})),
+            Why::Moving => {
+                (format!("{} changes its state at this moment: ask again.", self.opening()), json!({}))
+            }
         }
     }
 
