@@ -3,13 +3,16 @@
 use std::{collections::HashMap, fmt, io::Read as _, path::PathBuf};
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser as _, ValueParser},
+};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
-use windlass_api::Payload;
+use windlass_api::{Payload, TaskStatus};
 
 use super::exit::UsageError;
 
@@ -69,6 +72,12 @@ fn parse_source(text: &str) -> Result<Source, String> {
 pub(super) fn parse_payload(text: &str) -> Result<Payload, String> {
     let object: Object = serde_json::from_str(text).map_err(|error| object_error(&error))?;
     serde_json::value::to_raw_value(&object).map_err(|error| error.to_string())
+}
+
+/// Parses one of the statuses of tasks that `is_known` accepts.
+pub(crate) fn status_parser(is_known: fn(&TaskStatus) -> bool) -> ValueParser {
+    let known = TaskStatus::ALL.into_iter().filter(is_known).map(TaskStatus::as_str);
+    PossibleValuesParser::new(known).try_map(|word| word.parse::<TaskStatus>()).into()
 }
 
 /// Parses `K=V`.

@@ -3,10 +3,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use clap::{
-    Args,
-    builder::{PossibleValuesParser, TypedValueParser as _},
-};
+use clap::Args;
 use jiff::Timestamp;
 use windlass_api::{BulkAction, BulkAnswer, BulkChange, BulkFilter, TaskStatus};
 
@@ -15,7 +12,7 @@ use crate::cli::{
     connection::Context,
     exit::{Exit, UsageError},
     output::time::parse_past,
-    params::parse_label,
+    params::{parse_label, status_parser},
 };
 
 /// The most calls for one command. Each call changes up to 10,000 tasks.
@@ -32,7 +29,7 @@ pub(crate) struct ChangeArgs {
     ids: Vec<String>,
 
     /// In place of ids: all with this status; several with commas between them
-    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = PossibleValuesParser::new(unfinished()).try_map(|word| word.parse::<TaskStatus>()))]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status_parser(|status| !status.is_ended()))]
     status: Vec<TaskStatus>,
 
     /// All of this flow
@@ -71,10 +68,6 @@ impl PauseArgs {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         self.tasks.run(if self.stop { Change::Stop } else { Change::Pause }, context).await
     }
-}
-
-fn unfinished() -> Vec<&'static str> {
-    TaskStatus::ALL.into_iter().filter(|status| !status.is_ended()).map(TaskStatus::as_str).collect()
 }
 
 impl ChangeArgs {

@@ -1,9 +1,6 @@
 //! `windlass task list`.
 
-use clap::{
-    Args,
-    builder::{PossibleValuesParser, TypedValueParser as _},
-};
+use clap::Args;
 use jiff::Timestamp;
 use windlass_api::{Task, TaskCounts, TaskStatus};
 use windlass_client::TaskFilter;
@@ -18,7 +15,7 @@ use crate::cli::{
         time::{age, parse_past},
         write,
     },
-    params::parse_label,
+    params::{parse_label, status_parser},
 };
 
 /// From this width a terminal has room for the step, labels and message beside id, status, age and flow.
@@ -34,7 +31,7 @@ const PAGE_OF_ALL: u32 = 1000;
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tasks with this status; several with commas between them
-    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = PossibleValuesParser::new(TaskStatus::ALL.map(TaskStatus::as_str)).try_map(|word| word.parse::<TaskStatus>()))]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status_parser(|_| true))]
     status: Vec<TaskStatus>,
 
     /// Only tasks of this flow
