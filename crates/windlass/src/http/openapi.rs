@@ -2,7 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use axum::{body::Bytes, http::StatusCode, response::Response};
+use axum::{
+    body::Bytes,
+    http::{Method, StatusCode},
+    response::Response,
+};
 use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
@@ -122,13 +126,21 @@ fn add_refusals(contract: &mut Document) {
         .content("application/problem+json", problem)
         .build();
     for (_, item) in contract.paths.paths.iter_mut().filter(|(path, _)| path.starts_with("/v1/")) {
-        for operation in operations(item) {
+        for operation in operations_mut(item) {
             operation.responses.responses.insert("default".to_owned(), refusal.clone().into());
         }
     }
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+/// The operations of a path, by the methods that the server knows.
+pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+    let PathItem { get, put, post, delete, .. } = item;
+    let methods = [(Method::GET, get), (Method::PUT, put), (Method::POST, post), (Method::DELETE, delete)];
+    methods.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}
+
+/// The same, to change them.
+fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let PathItem { get, put, post, delete, .. } = item;
     [get, put, post, delete].into_iter().flatten()
 }

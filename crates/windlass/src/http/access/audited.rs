@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use axum::http::{Method, request::Parts};
-use utoipa::openapi::{OpenApi, PathItem};
+use utoipa::openapi::OpenApi;
 use windlass_engine::AuditedOperation;
 
 use super::{client, table};
-use crate::http::request::actor;
+use crate::http::{openapi::operations, request::actor};
 
 /// The audited operations: the names that the contract gives them, by route and method.
 pub(crate) struct AuditedOperations(HashMap<String, Vec<(Method, Box<str>)>>);
@@ -17,13 +17,11 @@ impl AuditedOperations {
     pub(crate) fn of(contract: &OpenApi) -> Self {
         let mut all = HashMap::new();
         for (path, item) in &contract.paths.paths {
-            let PathItem { put, post, delete, .. } = item;
-            let methods = [(Method::PUT, put), (Method::POST, post), (Method::DELETE, delete)];
-            let operations = methods.into_iter().filter_map(|(method, operation)| {
-                let name = operation.as_ref()?.operation_id.as_deref()?;
+            let audited = operations(item).filter_map(|(method, operation)| {
+                let name = operation.operation_id.as_deref()?;
                 table::is_audited(method.as_str(), path).then(|| (method, name.into()))
             });
-            all.insert(path.clone(), operations.collect());
+            all.insert(path.clone(), audited.collect());
         }
         Self(all)
     }

@@ -1,6 +1,6 @@
 //! Query parameters, each checked.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     extract::{FromRequestParts, MatchedPath, Request, State},
@@ -9,13 +9,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use utoipa::openapi::{
-    OpenApi, PathItem, RefOr,
+    OpenApi, RefOr,
     path::{Operation, Parameter, ParameterIn},
 };
 use windlass_api::Span;
 use windlass_core::{Name, Timestamp};
 
-use crate::http::{App, answer::problem::Refused};
+use crate::http::{App, answer::problem::Refused, openapi::operations};
 
 /// The most items of a page.
 const PAGE_ITEMS_MAX: usize = 1000;
@@ -42,7 +42,7 @@ impl<T: FromQuery> FromRequestParts<Arc<App>> for Query<T> {
 
 /// The operations without query parameters that refuse requests with some: those under `/v1/` whose description in the
 /// contract has none. Programs of others that call the address of a trigger may add parameters of their own.
-pub(crate) struct WithoutQuery(BTreeSet<(String, &'static str)>);
+pub(crate) struct WithoutQuery(HashSet<(String, Method)>);
 
 /// The address of a trigger.
 const WEBHOOK: &str = "/v1/triggers/{name}";
@@ -50,16 +50,11 @@ const WEBHOOK: &str = "/v1/triggers/{name}";
 impl WithoutQuery {
     /// Reads the contract.
     pub(crate) fn of(contract: &OpenApi) -> Self {
-        let mut without = BTreeSet::new();
-        for (path, item) in &contract.paths.paths {
-            let PathItem { get, put, post, delete, .. } = item;
-            let operations = [("GET", get), ("PUT", put), ("POST", post), ("DELETE", delete)];
-            for (method, operation) in operations {
-                let is_webhook = path == WEBHOOK && method == "POST";
-                if path.starts_with("/v1/")
-                    && !is_webhook
-                    && operation.as_ref().is_some_and(|operation| !has_query(operation))
-                {
+        let mut without = HashSet::new();
+        for (path, item) in contract.paths.paths.iter().filter(|(path, _)| path.starts_with("/v1/")) {
+            for (method, operation) in operations(item) {
+                let is_webhook = path == WEBHOOK && method == Method::POST;
+                if !is_webhook && !has_query(operation) {
                     without.insert((path.clone(), method));
                 }
             }
@@ -68,8 +63,8 @@ impl WithoutQuery {
     }
 
     fn has(&self, path: &str, method: &Method) -> bool {
-        let method = if method == Method::HEAD { "GET" } else { method.as_str() };
-        self.0.iter().any(|(known, of)| known == path && *of == method)
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        self.0.iter().any(|(known, of)| known == path && of == method)
     }
 }
 
