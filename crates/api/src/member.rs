@@ -44,7 +44,7 @@ pub struct Member {
     /// Exit code of the last failure, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// Attempts made so far; one that waits for a worker, a lock or a signal is none yet.
+    /// Attempts made so far. An attempt that waits for a worker, a lock or a signal does not count yet.
     pub attempts: u32,
     /// What it returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,7 @@ pub struct RerunTask {
     /// The step to begin at; when left out, the first that was not done or was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Parameters that go over those of the old task: a JSON object.
+    /// Parameters that override those of the old task: a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub params: Option<Payload>,

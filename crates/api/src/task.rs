@@ -188,7 +188,7 @@ pub struct Step {
     /// Exit code of the last failure, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// Attempts made so far; one that waits for a worker, a lock or a signal is none yet.
+    /// Attempts made so far. An attempt that waits for a worker, a lock or a signal does not count yet.
     pub attempts: u32,
     /// What it returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,7 +233,7 @@ pub struct StepRollback {
     pub run: String,
     /// Why it failed last, until it is done.
     pub message: Option<String>,
-    /// Attempts made so far; one that waits for a worker, a lock or a signal is none yet.
+    /// Attempts made so far. An attempt that waits for a worker, a lock or a signal does not count yet.
     pub attempts: u32,
     /// What it returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -274,7 +274,7 @@ pub struct Progress {
 pub struct ResolveStep {
     /// What to do with it.
     pub action: ResolveAction,
-    /// With `done`: what the step would have returned. With `retry`: parameters that go over those the step had.
+    /// With `done`: what the step would have returned. With `retry`: parameters that override those of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub params: Option<Payload>,

@@ -33,7 +33,7 @@ pub struct Why {
     /// How many more there are.
     #[serde(default)]
     pub more: usize,
-    /// When the task's own deadline ends, while it can still turn the task around.
+    /// When the task's own deadline ends, as long as its end starts the rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline_at: Option<Timestamp>,

@@ -123,7 +123,9 @@ impl About<'_> {
         };
         let what = self.subject();
         let trouble = match kind {
-            StuckKind::Poisoned => format!("{what} is poisoned, its attempts took their workers with them"),
+            StuckKind::Poisoned => {
+                format!("{what} is poisoned (too many workers were lost while they ran it)")
+            }
             StuckKind::Held => format!("{what} failed and is held"),
             StuckKind::RollbackFailed | StuckKind::EngineFault | StuckKind::QueueBlocked => {
                 format!("{what} failed")
