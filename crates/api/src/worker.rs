@@ -32,11 +32,11 @@ pub struct ExchangeRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerInfo>,
     /// Tokens of all attempts the worker has; an attempt stays listed until its report was answered.
-    /// Left out = nothing said. An attempt given to the session and absent here is given again.
+    /// Left out = nothing said. An attempt given to the session and absent here is given again. At most 50,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holding: Option<Vec<String>>,
     /// With `holding`: tokens of attempts that the worker returns as `declined`, until those reports were answered. They are
-    /// not in `holding`, so that no server takes them for the worker's.
+    /// not in `holding`, so that no server takes them for the worker's. At most 50,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declining: Vec<String>,
     /// What it serves and how many more attempts it can take now. Left out = as said before.
@@ -52,7 +52,7 @@ pub struct ExchangeRequest {
     /// How long a poll may wait for work, at most 30,000.
     #[serde(default)]
     pub wait_ms: u64,
-    /// What became of attempts.
+    /// What became of attempts. At most 10,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Report>)]
     pub reports: Vec<Payload>,

@@ -146,17 +146,9 @@ impl Engine {
         tasks: &BTreeMap<TaskId, Loaded>,
         now: Now,
     ) -> Result<(Vec<AttemptId>, bool), EngineError> {
-        let is_claimed = |id: &AttemptId, loaded: &Loaded| {
-            loaded.claims.iter().any(|claim| {
-                claim.key == id.key
-                    && claim.attempt == id.attempt
-                    && claim.number == id.claim
-                    && claim.session == session
-            })
-        };
         let (mut current, mut is_in_doubt) = (Vec::new(), false);
         for id in attempts {
-            let claimed = tasks.get(&id.task).filter(|loaded| is_claimed(&id, loaded));
+            let claimed = tasks.get(&id.task).filter(|loaded| has_claim(loaded, session, &id));
             if claimed.is_some_and(|loaded| when_free(&loaded.task, id.key) == Free::HandOut) {
                 current.push(id);
                 continue;
@@ -172,6 +164,16 @@ impl Engine {
         }
         Ok((current, is_in_doubt))
     }
+}
+
+/// Whether the session has claimed this attempt.
+pub(super) fn has_claim(loaded: &Loaded, session: SessionId, id: &AttemptId) -> bool {
+    loaded.claims.iter().any(|claim| {
+        claim.key == id.key
+            && claim.attempt == id.attempt
+            && claim.number == id.claim
+            && claim.session == session
+    })
 }
 
 /// Whether a pause keeps this attempt for the resume because no worker seemed to run it. A worker that names it later

@@ -3,7 +3,7 @@
 use windlass_core::{ActState, Attempt, Command, Outcome, Rejection, Report};
 use windlass_store::{AttemptId, Change, Loaded, Now, SessionId};
 
-use super::{ReportAnswer, ReportStatus, Said, Tokens, WorkerReport, logs::KeptLines};
+use super::{ReportAnswer, ReportStatus, Said, Tokens, WorkerReport, holdings::has_claim, logs::KeptLines};
 use crate::{
     Engine, EngineError, Notice, Progress,
     deciding::inbox::{Item, Reply},
@@ -37,6 +37,7 @@ impl Engine {
         now: Now,
     ) -> Result<Vec<ReportAnswer>, EngineError> {
         let (mut answers, mut open) = (Vec::with_capacity(reports.len()), Vec::with_capacity(reports.len()));
+        let mut declined = Vec::new();
         for (place, WorkerReport { token, said, logs }) in reports.into_iter().enumerate() {
             let status = match (self.tokens.read(&token), said) {
                 (None, _) => ReportStatus::Unknown,
@@ -58,13 +59,14 @@ impl Engine {
                     status
                 }
                 (Some(id), Ok(Said::Declined)) => {
-                    self.sessions.lock().get(session).declined.insert(id);
-                    self.store.release(session, id, None, now).await?;
-                    self.sessions.lock().get(session).given.remove(&id);
-                    ReportStatus::Accepted
+                    declined.push((place, id));
+                    ReportStatus::Unknown
                 }
             };
             answers.push(ReportAnswer { token, status });
+        }
+        for (place, status) in self.take_back(session, &declined, now).await? {
+            answers[place].status = status;
         }
         if open.is_empty() {
             return Ok(answers);
@@ -95,6 +97,36 @@ impl Engine {
         }
         // No status expresses a conflict, so the worker must repeat all reports.
         if is_settled { Ok(answers) } else { Err(EngineError::Conflict) }
+    }
+
+    /// Releases attempts that a worker returns, each with its index among the reports. What the session has no claim of
+    /// is stale: it has ended, was given up, or another worker has it.
+    async fn take_back(
+        &self,
+        session: SessionId,
+        declined: &[(usize, AttemptId)],
+        now: Now,
+    ) -> Result<Vec<(usize, ReportStatus)>, EngineError> {
+        if declined.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<AttemptId> = declined.iter().map(|(_, id)| *id).collect();
+        self.sessions.lock().get(session).declined.extend(&ids);
+        let tasks = self.heads_of(&ids).await?;
+        let mut statuses = Vec::with_capacity(declined.len());
+        for (place, id) in declined {
+            let status = match tasks.get(&id.task) {
+                None => ReportStatus::Unknown,
+                Some(loaded) if has_claim(loaded, session, id) => {
+                    self.store.release(session, *id, None, now).await?;
+                    ReportStatus::Accepted
+                }
+                Some(_) => ReportStatus::Stale,
+            };
+            self.sessions.lock().get(session).given.remove(id);
+            statuses.push((*place, status));
+        }
+        Ok(statuses)
     }
 
     /// A worker that was given an attempt before this server started may report on it before it polls. An end needs no

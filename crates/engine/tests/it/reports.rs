@@ -73,6 +73,21 @@ fn a_declined_attempt_goes_to_another_worker_and_is_not_counted() {
     let again = world.worker(2).take();
     assert_eq!(again.id.attempt, 1);
     assert!(again.id.claim > attempt.id.claim);
+    assert_eq!(worker.report(&attempt.token, Said::Declined), ReportStatus::Stale, "it was returned before");
+}
+
+#[test]
+fn only_the_worker_that_has_an_attempt_can_decline_it() {
+    let world = World::new();
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    let (mut worker, mut other) = (world.worker(1), world.worker(2));
+    let attempt = worker.take();
+    assert_eq!(other.report(&attempt.token, Said::Declined), ReportStatus::Stale);
+    assert!(other.poll().attempts.is_empty());
+    assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+    assert_eq!(world.status(id), "Succeeded: Succeeded");
+    assert_eq!(worker.report(&attempt.token, Said::Declined), ReportStatus::Stale, "it has ended");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use windlass_store::{ClaimRequest, SessionId, WorkerState};
 
 use crate::http::{
     answer::problem::Refused,
-    request::{self, RESULT_BYTES_MAX, bytes_in_words, cut},
+    request::{self, AtMost, RESULT_BYTES_MAX, bytes_in_words, cut},
 };
 
 /// Modules one worker may serve.
@@ -20,6 +20,12 @@ const MODULES_MAX: usize = 1000;
 
 /// Commands one worker may name for a module.
 const COMMANDS_MAX: usize = 10_000;
+
+/// Attempts one worker may have, and attempts it may return at once.
+const HELD_MAX: usize = 50_000;
+
+/// Reports in one call.
+const REPORTS_MAX: usize = 10_000;
 
 /// The longest name, machine or version a worker may say of itself, in bytes.
 const WORKER_TEXT_BYTES_MAX: usize = 256;
@@ -42,9 +48,9 @@ pub(in crate::http) struct Body<'a> {
     #[serde(default)]
     worker: Option<api::WorkerInfo>,
     #[serde(default)]
-    holding: Option<Vec<String>>,
+    holding: Option<AtMost<String, HELD_MAX>>,
     #[serde(default)]
-    declining: Vec<String>,
+    declining: Option<AtMost<String, HELD_MAX>>,
     #[serde(borrow, default)]
     modules: Option<Vec<ModuleBody<'a>>>,
     #[serde(default)]
@@ -54,7 +60,7 @@ pub(in crate::http) struct Body<'a> {
     #[serde(default)]
     wait_ms: u64,
     #[serde(borrow, default)]
-    reports: Vec<&'a RawValue>,
+    reports: AtMost<&'a RawValue, REPORTS_MAX>,
 }
 
 /// [`api::ModuleOffer`] as it lies in the body.
@@ -129,8 +135,8 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
         let (least, most) = (LEASE_RANGE.start().0, LEASE_RANGE.end().0);
         return Err(Refused::malformed(format!("`lease_ms` is {lease}, and must be from {least} to {most}")));
     }
-    let (mut reports, mut nameless) = (Vec::with_capacity(body.reports.len()), Vec::new());
-    for (index, raw) in body.reports.into_iter().enumerate() {
+    let (mut reports, mut nameless) = (Vec::with_capacity(body.reports.0.len()), Vec::new());
+    for (index, raw) in body.reports.0.into_iter().enumerate() {
         reports.push(report(raw).unwrap_or_else(|detail| {
             let token =
                 serde_json::from_str(raw.get()).map(|TokenOnly { token }| token).unwrap_or_else(|_| {
@@ -146,8 +152,8 @@ pub(in crate::http) fn call(body: Body<'_>) -> Result<(Exchange, Vec<Nameless>),
         attached: body.attached,
         lease: body.lease_ms.map(Millis),
         worker: body.worker.map(|worker| self::worker(worker, body.attached)).transpose()?,
-        holding: body.holding,
-        declining: body.declining,
+        holding: body.holding.map(|tokens| tokens.0),
+        declining: body.declining.map(|tokens| tokens.0).unwrap_or_default(),
         claim_requests: body.modules.map(claim_requests).transpose()?,
         free: body.free,
         draining: body.draining,

@@ -1,5 +1,6 @@
 //! Reading requests: typed extractors for what handlers need, and the limits of what is read.
 
+mod at_most;
 mod body;
 mod caller;
 pub(in crate::http) mod json_path;
@@ -11,6 +12,7 @@ use windlass_core::Name;
 
 use crate::http::answer::problem::Refused;
 
+pub(in crate::http) use at_most::AtMost;
 pub(in crate::http) use body::place_of;
 pub(crate) use body::{JsonBody, OptionalJsonBody, check_content_type, cut, object, parse, read_json};
 pub(crate) use caller::{By, Caller, actor, traceparent};

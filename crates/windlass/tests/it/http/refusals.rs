@@ -336,6 +336,20 @@ fn of_workers() -> Vec<Case> {
             "worker.name",
         ),
         case(
+            "more attempts than a worker may have",
+            exchange(json!({ "holding": vec![""; 50_001] })),
+            400,
+            "malformed",
+            "`holding`: there are more than 50000 entries",
+        ),
+        case(
+            "more reports than a call may have",
+            exchange(json!({ "reports": vec![0; 10_001] })),
+            400,
+            "malformed",
+            "`reports`: there are more than 10000 entries",
+        ),
+        case(
             "an exchange without end",
             endless("/v1/worker/exchange"),
             413,
