@@ -39,7 +39,7 @@ mod rabbitmq;
 mod redis;
 #[cfg(feature = "sqs")]
 mod sqs;
-#[cfg(any(feature = "kafka", feature = "mqtt", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(feature = "kafka", feature = "mqtt", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod tls;
 
 #[cfg(feature = "mysql")]

@@ -59,7 +59,7 @@ pub(crate) fn advice(message: &str) -> Option<&'static str> {
 }
 
 /// The error for a failed connection, if its message is about certificates.
-#[cfg(any(feature = "mqtt", feature = "rabbitmq", feature = "redis"))]
+#[cfg(any(feature = "mqtt", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 pub(crate) fn refusal(message: &str) -> Option<BrokerError> {
     Some(BrokerError::Refused(format!("{message}: {}", advice(message)?)))
 }

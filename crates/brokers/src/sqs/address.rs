@@ -1,9 +1,12 @@
 //! The URL of SQS: the region or server, and the credentials.
 
+use windlass_tls::ClientFiles;
+
 use crate::{BrokerError, percent};
 
 const EXPECTED: &str = "expected sqs://REGION, or sqs+http://HOST:PORT or sqs+https://HOST:PORT for a server with its \
-                        protocol, perhaps with KEY:SECRET@ before the region or host, and ?region=REGION behind the port";
+                        protocol, perhaps with KEY:SECRET@ before the region or host, ?cacert=FILE behind a region or HTTPS server, and \
+                        ?region=REGION behind a server";
 
 /// The region for servers other than Amazon's: requests must be signed for some region, and any works.
 const REGION: &str = "us-east-1";
@@ -18,6 +21,8 @@ pub(super) struct Address {
     pub(super) endpoint: Option<String>,
     /// Key and secret.
     pub(super) credentials: Option<(String, String)>,
+    /// The CA certificates to trust. There is no client certificate: requests are signed.
+    pub(super) files: ClientFiles,
 }
 
 impl std::fmt::Debug for Address {
@@ -31,7 +36,7 @@ impl Address {
         // Does not repeat the URL: even an invalid one may contain a secret.
         let invalid = |why: &str| BrokerError::Invalid(format!("the URL of SQS: {why}; {EXPECTED}"));
         let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("it has no scheme"))?;
-        let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (credentials, place) = match place.rsplit_once('@') {
             None => (None, place),
             Some((credentials, place)) => {
@@ -44,32 +49,37 @@ impl Address {
         };
         let place = place.strip_suffix('/').unwrap_or(place);
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        let in_query = match query {
-            None => None,
-            Some(query) => {
-                let region = query.strip_prefix("region=").filter(|region| region.chars().all(is_word));
-                Some(
-                    region
-                        .ok_or_else(|| invalid("unknown parameter after the ?: only region is supported"))?,
-                )
-            }
+        let (files, others) = ClientFiles::split(query, ClientFiles::NAMES).map_err(|why| invalid(&why))?;
+        if files.identity.is_some() {
+            return Err(invalid("cert and key are not supported: requests are signed with the secret"));
+        }
+        let in_query = match others.as_slice() {
+            [] => None,
+            [parameter] => parameter.strip_prefix("region=").filter(|region| region.chars().all(is_word)),
+            _ => None,
         };
+        if in_query.is_none() && !others.is_empty() {
+            return Err(invalid("unknown parameter after the ?: region and cacert are known"));
+        }
         let name = format!("{scheme}://{place}");
         match scheme {
             "sqs" => {
                 if place.is_empty() || !place.chars().all(is_word) || in_query.is_some() {
                     return Err(invalid("it names no region"));
                 }
-                Ok(Self { name, region: place.to_owned(), endpoint: None, credentials })
+                Ok(Self { name, region: place.to_owned(), endpoint: None, credentials, files })
             }
             "sqs+http" | "sqs+https" => {
                 let is_host = |c: char| is_word(c) || ".:[]_".contains(c);
                 if place.is_empty() || place.starts_with(':') || !place.chars().all(is_host) {
                     return Err(invalid("it names no host"));
                 }
+                if scheme == "sqs+http" && !files.is_empty() {
+                    return Err(invalid("cacert is for sqs and sqs+https, which are by TLS"));
+                }
                 let endpoint = format!("{}://{place}", &scheme["sqs+".len()..]);
                 let region = in_query.unwrap_or(REGION).to_owned();
-                Ok(Self { name, region, endpoint: Some(endpoint), credentials })
+                Ok(Self { name, region, endpoint: Some(endpoint), credentials, files })
             }
             _ => Err(invalid("its scheme is none of sqs, sqs+http and sqs+https")),
         }
@@ -100,6 +110,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_names_the_certificates_to_trust() {
+        for (url, region) in [
+            ("sqs://eu-west-1?cacert=/etc/my%20ca.pem", "eu-west-1"),
+            ("sqs+https://sqs.example?region=eu-north-1&cacert=/etc/my%20ca.pem", "eu-north-1"),
+            ("sqs+https://sqs.example?cacert=/etc/my%20ca.pem", REGION),
+        ] {
+            let address = Address::parse(url).unwrap();
+            assert_eq!(address.files.authorities, Some("/etc/my ca.pem".into()), "{url}");
+            assert_eq!(address.region, region, "{url}");
+            assert!(!address.name.contains("cacert"), "{}", address.name);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused_without_showing_it() {
         let urls = [
             "sqs",
@@ -112,6 +136,10 @@ mod tests {
             "sqs+http://:1",
             "sqs+http://host/s3cret",
             "sqs+http://host?x=s3cret",
+            "sqs+http://host?region=a&region=b",
+            "sqs+http://host?cacert=/s3cret",
+            "sqs+https://host?cert=/s3cret",
+            "sqs+https://host?cert=/s3cret&key=/s3cret",
             "kafka://key:s3cret@host",
         ];
         for url in urls {

@@ -2,7 +2,7 @@
 
 use aws_sdk_sqs::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 
-use crate::BrokerError;
+use crate::{BrokerError, tls};
 
 /// Error codes for a missing queue. The first one belongs to the current protocol; the others still occur.
 const NO_QUEUE: &[&str] =
@@ -48,8 +48,10 @@ where
         }
         SdkError::DispatchFailure(_) | SdkError::TimeoutError(_) | SdkError::ConstructionFailure(_) => {
             let text = DisplayErrorContext(&error).to_string();
-            // There are no credentials, or their source did not return them.
-            if text.contains("redential") {
+            if let Some(refusal) = tls::refusal(&text) {
+                refusal
+            } else if text.contains("redential") {
+                // There are no credentials, or their source did not return them.
                 BrokerError::Refused(text)
             } else {
                 BrokerError::Unreachable(text)

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fs,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -12,12 +13,14 @@ use aws_sdk_sqs::{
     error::{ProvideErrorMetadata, SdkError},
     types::QueueAttributeName,
 };
-use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
+use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore, rustls_provider::CryptoMode};
 use tokio::sync::OnceCell;
+use windlass_tls::ClientFiles;
 
 use crate::{
     BrokerError, Queue,
     sqs::{address::Address, failure},
+    tls,
 };
 
 /// The time limit for connecting.
@@ -47,14 +50,22 @@ pub(super) struct Link {
 #[derive(Debug)]
 struct Shared {
     address: Address,
+    /// The CA certificates to trust in place of the system's.
+    trusted: Option<TlsContext>,
     client: OnceCell<Client>,
     /// The URLs of queues, by name. SQS requires them in every request.
     urls: Mutex<HashMap<String, String>>,
 }
 
 impl Link {
-    pub(super) fn new(address: Address) -> Self {
-        Self { shared: Arc::new(Shared { address, client: OnceCell::new(), urls: Mutex::default() }) }
+    /// Reads the file with the CA certificates to trust, if the URL names one.
+    ///
+    /// # Errors
+    /// When it cannot be read or contains something else.
+    pub(super) fn new(address: Address) -> Result<Self, BrokerError> {
+        let trusted = if address.files.is_empty() { None } else { Some(trusted(&address.files)?) };
+        let client = OnceCell::new();
+        Ok(Self { shared: Arc::new(Shared { address, trusted, client, urls: Mutex::default() }) })
     }
 
     /// The name of the broker.
@@ -64,7 +75,7 @@ impl Link {
 
     /// The client. It is made when it is first needed, because only then are credentials looked up.
     pub(super) async fn client(&self) -> &Client {
-        self.shared.client.get_or_init(|| connect(&self.shared.address)).await
+        self.shared.client.get_or_init(|| connect(&self.shared)).await
     }
 
     /// The URL of a queue. Creates the queue unless it exists.
@@ -146,9 +157,25 @@ pub(super) fn is_fifo(queue: &Queue) -> Result<bool, BrokerError> {
     }
 }
 
-async fn connect(address: &Address) -> Client {
-    let tls = tls::Provider::Rustls(CryptoMode::Ring);
-    let http = aws_smithy_http_client::Builder::new().tls_provider(tls).build_https();
+/// The CA certificates in the file, after a check: the library panics if it contains anything else.
+fn trusted(files: &ClientFiles) -> Result<TlsContext, BrokerError> {
+    tls::configuration(files)?;
+    let mut trusted = TrustStore::empty();
+    if let Some(path) = &files.authorities {
+        let pem = fs::read(path)
+            .map_err(|error| BrokerError::Invalid(format!("cannot read {}: {error}", path.display())))?;
+        trusted.add_pem_certificate(pem);
+    }
+    let context = TlsContext::builder().with_trust_store(trusted).build();
+    context.map_err(|error| BrokerError::Invalid(format!("cannot set up TLS: {error}")))
+}
+
+async fn connect(Shared { address, trusted, .. }: &Shared) -> Client {
+    let mut http = aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring));
+    if let Some(trusted) = trusted {
+        http = http.tls_context(trusted.clone());
+    }
+    let http = http.build_https();
     let region = Region::new(address.region.clone());
     let credentials = match &address.credentials {
         Some((key, secret)) => {

@@ -44,15 +44,15 @@ pub struct Sqs {
 impl Sqs {
     /// Makes a client of the broker at `sqs://REGION`, or at `sqs+http://HOST:PORT` or
     /// `sqs+https://HOST:PORT` for a server with the protocol of SQS. Credentials are those that the AWS
-    /// tools find, or `KEY:SECRET@` before the region or host, with `%2F` for `/` and so on. Does not connect
-    /// yet.
+    /// tools find, or `KEY:SECRET@` before the region or host, with `%2F` for `/` and so on. `?cacert=FILE` names the
+    /// CA certificates to trust in place of the system's. Does not connect yet.
     ///
     /// Its methods must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// When the URL is invalid.
+    /// When the URL is invalid, or the file with the CA certificates is.
     pub fn new(url: &str) -> Result<Self, BrokerError> {
-        Ok(Self { link: Link::new(Address::parse(url)?) })
+        Ok(Self { link: Link::new(Address::parse(url)?)? })
     }
 }
 

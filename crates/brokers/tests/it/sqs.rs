@@ -1,6 +1,7 @@
 //! SQS, as ElasticMQ speaks it.
 
 mod announcing;
+mod tls;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

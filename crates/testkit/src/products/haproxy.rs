@@ -188,6 +188,15 @@ impl Server<HaProxyProduct> {
         Self::start_before(ports, [vec!["balance=leastconn".to_owned()], files.to_vec()].concat())
     }
 
+    /// Starts HAProxy in front of a server without TLS. Its own connections are encrypted; `certificate` is a file with
+    /// its certificate and the private key.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn decrypting(port: u16, certificate: &Path) -> Result<Option<Self>> {
+        Self::start_before(&[port], vec![format!("certificate={}", certificate.display())])
+    }
+
     fn start_before(ports: &[u16], more: Vec<String>) -> Result<Option<Self>> {
         let servers = ports.iter().map(|port| format!("server={port}"));
         let settings: Vec<String> = servers.chain(more).collect();
