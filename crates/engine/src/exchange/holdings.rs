@@ -3,10 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{ActState, Free, Millis, Task, TaskId, is_to_stop, when_free};
+use windlass_core::{
+    ActState, Free, Millis, Task, TaskId, is_to_stop,
+    planted::{Bug, is_planted},
+    when_free,
+};
 use windlass_store::{Adoption, AttemptId, Claimed, Loaded, Now, SessionId};
 
-use super::{ATTEMPTS_MAX, HandedOut, answer_size::AnswerSize};
+use super::{ATTEMPTS_MAX, Exchange, HandedOut, Tokens, answer_size::AnswerSize};
 use crate::{
     Engine, EngineError,
     exchange::sessions::{Given, LocalSession},
@@ -50,24 +54,91 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares the attempts that a session names with its claims in the store, from time to time.
+    /// Compares the attempts that a poll names with those that this server gave to the session, and from time to time with
+    /// its claims in the store. Returns those that it was given and does not name.
     ///
+    /// Where servers share a store, other servers give attempts to the session and get its reports. Its claims show which
+    /// attempts these are, so they are read if there is any difference: that is less work than to read the tasks.
+    pub(super) async fn compare(
+        &self,
+        call: &Exchange,
+        holding: &[String],
+        now: Now,
+    ) -> Result<Vec<AttemptId>, EngineError> {
+        let session = call.session;
+        let tokens = holding.iter().chain(&call.declining);
+        let named: BTreeMap<AttemptId, &str> =
+            tokens.filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
+        let (mut missing, differs, is_due) = {
+            let mut sessions = self.sessions.lock();
+            let local = sessions.get(session);
+            if !is_planted(Bug::DeclinedAdopted) {
+                local.declined.extend(call.declining.iter().filter_map(|token| Tokens::name(token)));
+            }
+            let missing = local.compare(&named, now);
+            let differs = !missing.is_empty() || named.keys().any(|id| !local.given.contains_key(id));
+            (missing, differs, local.is_to_check(now))
+        };
+        let mut claimed = None;
+        if is_due || (differs && self.store.cluster().is_some()) {
+            let claims = self.store.held(session).await?;
+            if !is_due || self.release_unheard((session, call.seq), &claims, &named, now).await? {
+                claimed = Some(claims.iter().map(|claimed| claimed.id).collect::<BTreeSet<AttemptId>>());
+            }
+        }
+        let unknown: Vec<(AttemptId, &str)> = {
+            let mut sessions = self.sessions.lock();
+            let local = sessions.get(session);
+            if let Some(claimed) = &claimed {
+                // The others have ended at other servers.
+                local.given.retain(|id, _| claimed.contains(id) || missing.binary_search(id).is_err());
+                missing.retain(|id| claimed.contains(id));
+            }
+            // A declined attempt no longer belongs to the session, though the worker may still name it.
+            let is_unknown = |id: &AttemptId| {
+                let is_gone = claimed.as_ref().is_some_and(|claimed| !claimed.contains(id));
+                (is_gone || !local.given.contains_key(id)) && !local.declined.contains(id)
+            };
+            named.into_iter().filter(|(id, _)| is_unknown(id)).collect()
+        };
+        let is_claimed = |id: &AttemptId| claimed.as_ref().is_some_and(|claimed| claimed.contains(id));
+        let (elsewhere, unknown): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|(id, _)| is_claimed(id));
+        self.learn_of(session, elsewhere.into_iter().map(|(id, _)| id).collect()).await?;
+        // Anybody can construct a name; only the seal proves that the attempt was given to the session.
+        let unknown = unknown.into_iter().filter_map(|(_, token)| self.tokens.read(token)).collect();
+        self.adopt(session, unknown, true, now).await?;
+        Ok(missing)
+    }
+
+    /// Records attempts of a session that another server gave to it, and which of them it must stop.
+    async fn learn_of(&self, session: SessionId, ids: Vec<AttemptId>) -> Result<(), EngineError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let stops = self.store.to_stop(&[session]).await?;
+        let mut sessions = self.sessions.lock();
+        let local = sessions.get(session);
+        for id in ids {
+            if stops.iter().any(|stop| stop.id == id) {
+                local.cancels.entry(id).or_default();
+            }
+            local.give(id);
+        }
+        Ok(())
+    }
+
     /// Releases claims that did not reach the session: the store's answer to a claim was lost, or another server
     /// claimed the attempt and could no longer hand it to the session. A claim is released after two polls that did not
     /// name it, since one poll may have been sent before another server handed the attempt out. A server that stood still
     /// may receive several such polls at once: so nothing is released because of a poll after which another server
-    /// received a newer one. Returns named attempts that the session has no claim of in the store: another server may have
-    /// given them up.
-    pub(super) async fn compare_with_store(
+    /// received a newer one. Returns whether the poll is current as far as is known.
+    async fn release_unheard(
         &self,
         (session, seq): (SessionId, u64),
+        claimed: &[Claimed],
         named: &BTreeMap<AttemptId, &str>,
         now: Now,
-    ) -> Result<BTreeSet<AttemptId>, EngineError> {
-        if !self.sessions.lock().get(session).is_to_check(now) {
-            return Ok(BTreeSet::new());
-        }
-        let claimed = self.store.held(session).await?;
+    ) -> Result<bool, EngineError> {
         let unheard: Vec<AttemptId> = {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
@@ -80,13 +151,12 @@ impl Engine {
             unheard.intersection(&before).copied().collect()
         };
         if !unheard.is_empty() && self.is_late(session, seq, now).await? {
-            return Ok(BTreeSet::new());
+            return Ok(false);
         }
         for id in unheard {
             self.store.release(session, id, None, now).await?;
         }
-        let claimed: BTreeSet<AttemptId> = claimed.iter().map(|claimed| claimed.id).collect();
-        Ok(named.keys().filter(|id| !claimed.contains(id)).copied().collect())
+        Ok(true)
     }
 
     /// Whether another server has received a newer poll of the session, or its lease has ended.

@@ -1,15 +1,10 @@
 //! Polls: calls that wait until there is something for the worker.
 
-use std::collections::BTreeMap;
-
 use futures_channel::oneshot;
-use windlass_core::{
-    Action, Millis,
-    planted::{Bug, is_planted},
-};
+use windlass_core::{Action, Millis};
 use windlass_store::{AttemptId, Now, SessionId};
 
-use super::{Exchange, ExchangeAnswer, HandedOut, Seq, Tokens, sessions::LocalSession};
+use super::{Exchange, ExchangeAnswer, HandedOut, Seq, sessions::LocalSession};
 use crate::{Engine, EngineError};
 
 impl LocalSession {
@@ -75,27 +70,7 @@ impl Engine {
         let mut answer = ExchangeAnswer { lease, ..ExchangeAnswer::default() };
         let mut is_in_doubt = false;
         if let Some(holding) = &call.holding {
-            let tokens = holding.iter().chain(&call.declining);
-            let named: BTreeMap<AttemptId, &str> =
-                tokens.filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
-            let gone = self.compare_with_store((session, seq), &named, now).await?;
-            let (unknown, missing) = {
-                let mut sessions = self.sessions.lock();
-                let local = sessions.get(session);
-                if !is_planted(Bug::DeclinedAdopted) {
-                    local.declined.extend(call.declining.iter().filter_map(|token| Tokens::name(token)));
-                }
-                let missing = local.compare(&named, now);
-                // A declined attempt no longer belongs to the session, though the worker may still name it.
-                let is_unknown = |id: &AttemptId| {
-                    (gone.contains(id) || !local.given.contains_key(id)) && !local.declined.contains(id)
-                };
-                let named = named.into_iter();
-                (named.filter(|(id, _)| is_unknown(id)).collect::<Vec<_>>(), missing)
-            };
-            // Anybody can construct a name; only the seal proves that the attempt was given to the session.
-            let unknown = unknown.into_iter().filter_map(|(_, token)| self.tokens.read(token)).collect();
-            self.adopt(session, unknown, true, now).await?;
+            let missing = self.compare(&call, holding, now).await?;
             (answer.attempts, is_in_doubt) = self.hand_again(session, seq, missing, now).await?;
         } else {
             // A worker that omits `holding` does not name declined attempts either.

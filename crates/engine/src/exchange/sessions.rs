@@ -133,7 +133,7 @@ impl Given {
 const FORGET_AFTER: Millis = Millis::from_secs(2 * 3600);
 
 /// How long claims whose answer was lost are searched for: longer than a database continues a statement after its
-/// connection was cut. Later they are found by [`compare_with_store`](crate::Engine::compare_with_store).
+/// connection was cut. Later they are found when a poll is compared with the claims in the store.
 pub(crate) const LOOKED_FOR: Millis = Millis::from_secs(2);
 
 /// A session without attempts is forgotten after this silence, but not before its lease ends.
