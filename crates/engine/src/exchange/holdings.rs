@@ -69,13 +69,10 @@ impl Engine {
         let tokens = holding.iter().chain(&call.declining);
         let named: BTreeMap<AttemptId, &str> =
             tokens.filter_map(|token| Some((Tokens::name(token)?, token.as_str()))).collect();
-        let (mut missing, differs, is_due) = {
+        let (missing_before, differs, is_due) = {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
-            if !is_planted(Bug::DeclinedAdopted) {
-                local.declined.extend(call.declining.iter().filter_map(|token| Tokens::name(token)));
-            }
-            let missing = local.compare(&named, now);
+            let missing = local.missing(&named, now);
             let differs = !missing.is_empty() || named.keys().any(|id| !local.given.contains_key(id));
             (missing, differs, local.is_to_check(now))
         };
@@ -86,20 +83,27 @@ impl Engine {
                 claimed = Some(claims.iter().map(|claimed| claimed.id).collect::<BTreeSet<AttemptId>>());
             }
         }
-        let unknown: Vec<(AttemptId, &str)> = {
+        let (missing, unknown) = {
             let mut sessions = self.sessions.lock();
             let local = sessions.get(session);
+            // Not before the claims are read: another poll of the session may omit what it no longer declines.
+            if !is_planted(Bug::DeclinedAdopted) {
+                local.declined.extend(call.declining.iter().filter_map(|token| Tokens::name(token)));
+            }
+            local.forget_unnamed(&named);
             if let Some(claimed) = &claimed {
-                // The others have ended at other servers.
-                local.given.retain(|id, _| claimed.contains(id) || missing.binary_search(id).is_err());
-                missing.retain(|id| claimed.contains(id));
+                // They have ended at other servers. What was given after the claims were read is not among them.
+                for id in missing_before.iter().filter(|id| !claimed.contains(id)) {
+                    local.given.remove(id);
+                }
             }
             // A declined attempt no longer belongs to the session, though the worker may still name it.
             let is_unknown = |id: &AttemptId| {
                 let is_gone = claimed.as_ref().is_some_and(|claimed| !claimed.contains(id));
                 (is_gone || !local.given.contains_key(id)) && !local.declined.contains(id)
             };
-            named.into_iter().filter(|(id, _)| is_unknown(id)).collect()
+            let missing = local.missing(&named, now);
+            (missing, named.into_iter().filter(|(id, _)| is_unknown(id)).collect::<Vec<_>>())
         };
         let is_claimed = |id: &AttemptId| claimed.as_ref().is_some_and(|claimed| claimed.contains(id));
         let (elsewhere, unknown): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|(id, _)| is_claimed(id));
@@ -277,18 +281,22 @@ impl LocalSession {
         self.given.entry(id).or_default();
     }
 
-    /// Compares the named attempts with those the session was given here. Returns attempts that it was given in an
-    /// earlier poll and does not name. Cancels of attempts that it neither names nor was given are complete.
-    pub(super) fn compare(&mut self, named: &BTreeMap<AttemptId, &str>, now: Now) -> Vec<AttemptId> {
+    /// Attempts that it was given here in an earlier poll and does not name.
+    fn missing(&self, named: &BTreeMap<AttemptId, &str>, now: Now) -> Vec<AttemptId> {
         let is_missing =
             |(id, given): &(&AttemptId, &Given)| !named.contains_key(id) && given.again_at <= now.mono;
         let mut missing: Vec<AttemptId> = self.given.iter().filter(is_missing).map(|(id, _)| *id).collect();
         missing.sort_unstable();
+        missing
+    }
+
+    /// Forgets what is known of attempts that it no longer names. Cancels of attempts that it neither names nor was given
+    /// are complete.
+    fn forget_unnamed(&mut self, named: &BTreeMap<AttemptId, &str>) {
         self.doubted.retain(|id, _| self.given.contains_key(id) && !named.contains_key(id));
         let given = &self.given;
         self.cancels.retain(|id, _| named.contains_key(id) || given.contains_key(id));
         self.declined.retain(|id| named.contains_key(id));
         self.parked.retain(|id| named.contains_key(id));
-        missing
     }
 }
