@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -159,7 +160,7 @@ pub(super) fn prepare(path: &Path, options: &SqliteOptions) -> Result<(LockFile,
     check_path(path)?;
     let mut lock = take_lock(path, &options.lock_hint)?;
     let mut lock_database = || lock.take_database(path).map_err(|error| not_locked(path, error));
-    // A new database can be locked only once SQLite has made it: nobody else knows of it by then.
+    // A new database can be locked only once it is made: nobody else knows of it by then.
     let prepared = lock_database().and_then(|()| prepare_locked(path, options));
     match prepared.and_then(|connection| lock_database().map(|()| connection)) {
         Ok(connection) => {
@@ -272,14 +273,12 @@ pub(super) fn directory(path: &Path) -> &Path {
 const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// Looks at the file before SQLite does: SQLite takes a file that is shorter than a page for a new database.
-/// Also whether the system lets us read and write it. The lock must be held: closing a file ends all locks that
+/// A new file is made here, so that only its owner can read it: SQLite gives the write-ahead log and its index the mode of
+/// the file. Also whether the system lets us read and write it. The lock must be held: closing a file ends all locks that
 /// this process has on it, and so those of SQLite.
 fn check_header(path: &Path) -> Result<(), OpenError> {
-    let mut file = match File::options().read(true).write(true).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(OpenError::io("open", path, error)),
-    };
+    let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let mut file = file.map_err(|error| OpenError::io("open", path, error))?;
     let mut header = Vec::new();
     let read = Read::by_ref(&mut file).take(SQLITE_HEADER.len() as u64).read_to_end(&mut header);
     read.map_err(|error| OpenError::io("read", path, error))?;

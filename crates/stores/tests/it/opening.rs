@@ -1,6 +1,6 @@
 //! Files that are not a store, or cannot be one, are refused with a reason and left unchanged.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use rusqlite::Connection;
 use windlass_core::OnFailure;
@@ -151,6 +151,22 @@ fn a_path_that_cannot_hold_a_file_is_refused() {
     let error = refusal(&place.path());
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
     assert!(!place.path().exists());
+}
+
+/// Whatever the umask is. The mode of a file that exists is its owner's decision.
+#[test]
+fn a_new_store_is_for_its_owner_and_the_mode_of_another_stays() {
+    let place = Place::new();
+    let file = |end: &str| place.directory.path().join(format!("windlass.db{end}"));
+    let mode = |end: &str| fs::metadata(file(end)).unwrap().permissions().mode() & 0o777;
+    SqliteSink::open(&place.path(), options()).unwrap().close();
+    assert_eq!(["", "-wal", "-shm"].map(mode), [0o600; 3]);
+    for end in ["-wal", "-shm"] {
+        fs::remove_file(file(end)).unwrap();
+    }
+    fs::set_permissions(file(""), fs::Permissions::from_mode(0o640)).unwrap();
+    SqliteSink::open(&place.path(), options()).unwrap().close();
+    assert_eq!(["", "-wal", "-shm"].map(mode), [0o640; 3]);
 }
 
 #[test]
