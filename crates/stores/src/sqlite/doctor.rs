@@ -7,7 +7,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use windlass_core::{LockHolder, State, TaskId, TaskStatus, Timestamp};
+use windlass_core::{LockHolder, State, TaskId, TaskStatus, Timestamp, is_adhoc};
 use windlass_store::{StoreError, stored};
 
 use super::{
@@ -52,7 +52,7 @@ pub struct Report {
     pub resting: u64,
     /// How many tasks have ended in each way.
     pub ended: BTreeMap<TaskStatus, u64>,
-    /// How many flows there are, in how many versions together.
+    /// How many flows there are, in how many versions together, without those that were submitted with tasks.
     pub flows: (u64, u64),
     /// How many alarms are open.
     pub open_alarms: u64,
@@ -121,12 +121,26 @@ pub fn doctor(path: &Path) -> Result<Report, OpenError> {
         active: count("SELECT (SELECT count(*) FROM active) + (SELECT count(*) FROM resting)")?,
         resting: count("SELECT count(*) FROM resting")?,
         ended,
-        flows: (count("SELECT count(DISTINCT name) FROM flow")?, count("SELECT count(*) FROM flow")?),
+        flows: flows(&snapshot).map_err(sqlite)?,
         open_alarms: count("SELECT count(*) FROM alarm WHERE resolved = 0")?,
         messages: count("SELECT count(*) FROM message")?,
         log_lines: count("SELECT count(*) FROM log WHERE task <> zeroblob(16)")?,
         problems: problems(&snapshot),
     })
+}
+
+/// Flows, and all their versions. Flows that were submitted with tasks are not counted, as in an export.
+fn flows(connection: &Connection) -> rusqlite::Result<(u64, u64)> {
+    let mut statement = connection.prepare("SELECT name, count(*) FROM flow GROUP BY name")?;
+    let mut rows = statement.query([])?;
+    let (mut flows, mut versions) = (0, 0);
+    while let Some(row) = rows.next()? {
+        if !row.get_ref(0)?.as_str().is_ok_and(is_adhoc) {
+            flows += 1;
+            versions += from_integer(row.get(1)?);
+        }
+    }
+    Ok((flows, versions))
 }
 
 /// What is wrong: the file itself first, then rows that are not as they were written, then rows that nothing leads
