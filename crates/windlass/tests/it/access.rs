@@ -201,7 +201,13 @@ fn every_wrong_token_is_refused_with_what_is_wrong() {
     }
     let other = create(&site, &["others", "--role", "worker", "--queue", "elsewhere"]);
     let ended = start_worker(&site, &other).wait_with_output().unwrap();
-    assert!(text(&ended.stderr).contains("the queue \"m\" is not in it"), "{ended:?}");
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("the queue \"m\" is not in it; let the worker offer only modules that are in it"),
+        "{said}"
+    );
+    assert!(said.contains("--module NAME") && !said.contains("retrying"), "it has ended: {said}");
 }
 
 /// A server whose outputs go into files.

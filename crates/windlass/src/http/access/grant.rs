@@ -105,6 +105,17 @@ impl Grant {
         }
     }
 
+    /// Refuses a worker that offers a module whose queue is out of scope.
+    pub(crate) fn offer(&self, module: &str) -> Result<(), Refused> {
+        match self.has_queue(module) {
+            true => Ok(()),
+            false => Err(self.out_of_scope(&format!(
+                "the queue {module:?} is not in it; let the worker offer only modules that are in it (`windlass worker \
+                 --module NAME` for each), or give it a token for this queue too"
+            ))),
+        }
+    }
+
     /// Refuses an attempt of a queue that is out of scope.
     pub(crate) fn attempt(&self, attempt: &HandedOut) -> Result<(), Refused> {
         self.queue(attempt.module().map_or("", Name::as_str))

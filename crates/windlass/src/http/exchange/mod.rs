@@ -57,7 +57,7 @@ pub(crate) async fn exchange(
     let (call, nameless) = call(text.parse()?)?;
     drop(text);
     for offer in call.claim_requests.iter().flatten() {
-        grant.queue(&offer.module)?;
+        grant.offer(&offer.module)?;
     }
     if let Some(connection) = connection {
         match app.engine.knows_session(call.session) {
