@@ -192,7 +192,7 @@ impl Server {
         let mut running = Loops::default();
         let app = http::App::new(engine.clone(), clock.clone(), clients);
         let app = app.with_jobs(jobs);
-        let app = if access.tokens { app.requiring_tokens() } else { app };
+        let app = if access.tokens { app.requiring_tokens(access.admin_token_file) } else { app };
         let app = Arc::new(match tls.clone() {
             Some(tls) => app.encrypted_by(tls),
             None => app,

@@ -37,6 +37,7 @@ mod triggers;
 mod workers;
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -144,10 +145,11 @@ impl App {
         }
     }
 
-    /// The same, asking for an access token with every request.
+    /// The same, asking for an access token with every request. `admin_file` is the file with the token of an admin, if
+    /// there is one.
     #[must_use]
-    pub fn requiring_tokens(self) -> Self {
-        Self { access: Some(Access::default()), ..self }
+    pub fn requiring_tokens(self, admin_file: Option<PathBuf>) -> Self {
+        Self { access: Some(Access::new(admin_file)), ..self }
     }
 
     /// The same with encrypted connections.

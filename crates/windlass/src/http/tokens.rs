@@ -98,6 +98,7 @@ pub(crate) async fn create(
     responses(
         (status = 200, description = "The token as it was", body = api::AccessToken),
         (status = 404, description = "Unknown token", body = api::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is the token of the server's file, and would be valid again after a restart", body = api::Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn revoke(
@@ -105,6 +106,9 @@ pub(crate) async fn revoke(
     Path(name): Path<Name>,
     By(by): By,
 ) -> Result<Response, Refused> {
+    if let Some(access) = &app.access {
+        access.may_revoke(&app.engine, &name).await?;
+    }
     let revoked = app.engine.revoke_access_token(&name).await;
     app.forget_tokens();
     let token = revoked?;

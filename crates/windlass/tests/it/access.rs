@@ -210,6 +210,26 @@ fn every_wrong_token_is_refused_with_what_is_wrong() {
     assert!(said.contains("--module NAME") && !said.contains("retrying"), "it has ended: {said}");
 }
 
+#[test]
+fn the_token_of_the_file_is_revoked_only_once_another_one_is_in_the_file() {
+    let site = guarded(store);
+    let other = create(&site, &["other", "--role", "admin"]);
+    let revoke = &["token", "revoke", "admin-file"][..];
+    let output = run(&site, &other, revoke);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(&site.path("admin-token")) && said.contains("write another token into the file"),
+        "{said}"
+    );
+    works(&site, ADMIN, &["task", "list"]);
+    assert!(!works(&site, &other, &["audit", "list"]).contains("revoke_token"), "nothing was changed");
+    fs::write(site.path("admin-token"), ADMIN.replace("00ad", "00ae")).unwrap();
+    works(&site, &other, revoke);
+    refused(&site, ADMIN, &["task", "list"], "it was revoked");
+    assert!(works(&site, &other, &["audit", "list"]).contains("revoke_token"));
+}
+
 /// A server whose outputs go into files.
 struct Recorded {
     server: Child,

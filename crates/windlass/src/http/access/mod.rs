@@ -16,7 +16,7 @@ mod grant;
 mod known;
 mod table;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::{
     extract::{FromRequestParts as _, RawPathParams},
@@ -25,11 +25,12 @@ use axum::{
 };
 use futures_util::StreamExt as _;
 use hyper::body::Body as _;
-use windlass_core::TaskId;
-use windlass_engine::{AccessSecret, EngineError, is_same_hash};
+use windlass_core::{Name, TaskId};
+use windlass_engine::{AccessSecret, Engine, EngineError, is_same_hash};
 
-use crate::http::{
-    App, answer::problem::Refused, jobs::JobId, request::Query, serving::connections::Connection,
+use crate::{
+    access::read_file,
+    http::{App, answer::problem::Refused, jobs::JobId, request::Query, serving::connections::Connection},
 };
 use failures::{Failures, Verdict};
 use known::{KNOWN_FOR, KnownToken, KnownTokens};
@@ -46,9 +47,35 @@ const STORE_USES_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Access {
     known: KnownTokens,
     failures: Failures,
+    /// The file with the token of an admin, if the server has one.
+    admin_file: Option<PathBuf>,
 }
 
 impl Access {
+    pub(super) fn new(admin_file: Option<PathBuf>) -> Self {
+        Self { admin_file, ..Self::default() }
+    }
+
+    /// Refuses to revoke a token that is in the file: it would be valid again when the server starts.
+    pub(super) async fn may_revoke(&self, engine: &Engine, name: &Name) -> Result<(), Refused> {
+        let Some((file, secret)) =
+            self.admin_file.as_ref().and_then(|file| Some((file, read_file(file).ok()?)))
+        else {
+            return Ok(());
+        };
+        let hash = AccessSecret::hash_of(secret.text());
+        let tokens = engine.access_tokens().await?;
+        match tokens.iter().any(|token| token.name == *name && is_same_hash(&token.hash, &hash)) {
+            false => Ok(()),
+            true => Err(Refused::token_of_file(format!(
+                "the token {:?} is in the file {} (--admin-token-file), so it would be valid again when a server starts: write \
+                 another token into the file first, or stop using the file, then revoke it and restart the servers",
+                name.as_str(),
+                file.display()
+            ))),
+        }
+    }
+
     /// Tokens were created or revoked here: the next request reads them again.
     pub(crate) fn forget(&self) {
         self.known.forget();

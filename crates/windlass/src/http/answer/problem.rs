@@ -98,6 +98,16 @@ impl Refused {
             .with(header::RETRY_AFTER, seconds.into())
     }
 
+    /// An access token cannot be revoked while it is in the file with the token of an admin.
+    pub(crate) fn token_of_file(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "token-of-file",
+            "The access token is in a file of the server",
+            detail,
+        )
+    }
+
     /// An access token cannot work as it is described.
     pub(crate) fn unusable_token(detail: impl Into<String>) -> Self {
         let status = StatusCode::UNPROCESSABLE_ENTITY;

@@ -82,7 +82,7 @@ impl Server {
         let flow = |name: &str| Name::new(name).unwrap();
         let flows = [("mine".to_owned(), flow("mine")), ("theirs".to_owned(), flow("theirs"))];
         let jobs = Jobs::of_flows(flow("mine"), flows.into());
-        let change = |app: App| app.requiring_tokens().with_jobs(Some(jobs));
+        let change = |app: App| app.requiring_tokens(None).with_jobs(Some(jobs));
         Self::open(ClientLimits::default(), change).await
     }
 
