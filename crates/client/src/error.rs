@@ -8,13 +8,11 @@ use windlass_api::Problem;
 pub enum Error {
     /// No answer: the server is unreachable, or stopped while it answered. The call may have taken effect
     /// nevertheless. Calls with an idempotency key or a token may be repeated.
-    #[error(
-        "no Windlass server answers at {server} (start one with `windlass dev`, or give another address)"
-    )]
+    #[error("no server answers at {server}: {source}")]
     Unreachable {
         /// The address of the server.
         server: String,
-        /// The network error.
+        /// The network error, or [what TLS refuses](windlass_tls::Refused).
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The server refused the call; the problem contains the reason and the fix.
@@ -63,15 +61,32 @@ impl Error {
         }
     }
 
-    /// Whether the unchanged call may succeed later: the server is unavailable, or overloaded.
+    /// Whether the unchanged call may succeed later: the server is unavailable or overloaded, or its certificate has
+    /// expired.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } => self.tls_refusal().is_none_or(windlass_tls::Refused::is_temporary),
+            Self::Refused(_) if self.refuses_token() => false,
             Self::Refused(problem) => problem.status >= 500 || matches!(problem.status, 408 | 425 | 429),
             Self::Malformed { .. } | Self::Broker { .. } | Self::Coordinator { .. } | Self::Invalid(_) => {
                 false
             }
+        }
+    }
+
+    /// Whether the server does not accept the access token: it is missing, unknown, revoked or expired.
+    #[must_use]
+    pub fn refuses_token(&self) -> bool {
+        // A server that has refused many tokens of an address still accepts valid ones.
+        matches!(self, Self::Refused(problem) if problem.status == 401 || problem.name() == "too-many-failures")
+    }
+
+    /// What TLS refuses, if that is why the server is unreachable.
+    pub(crate) fn tls_refusal(&self) -> Option<&windlass_tls::Refused> {
+        match self {
+            Self::Unreachable { source, .. } => source.downcast_ref(),
+            _ => None,
         }
     }
 }

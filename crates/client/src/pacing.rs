@@ -15,12 +15,25 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// stay short.
 const GROWTH_PERCENT: u32 = 125;
 
+/// The growth of the delays of failures that do not pass by themselves, in percent.
+const GROWTH_OF_LASTING_PERCENT: u32 = 200;
+
+/// The longest of these delays.
+const LONGEST_OF_LASTING: Duration = Duration::from_secs(60);
+
+/// The first delay after a refused token. A server lets an address try 20 wrong tokens in a minute, and many workers may
+/// have the same address.
+const FIRST_OF_TOKENS: Duration = Duration::from_secs(5);
+
 /// Retries immediately, then after 100 ms, with delays that grow up to a maximum. Each delay is up to a
 /// quarter shorter at random, so that the callers of a restarted server do not all come back at once. Never
 /// gives up.
 #[derive(Debug, Clone)]
 pub struct Pacing {
     failures: u32,
+    retries_at_once: bool,
+    first: Duration,
+    growth_percent: u32,
     longest: Duration,
 }
 
@@ -34,7 +47,18 @@ impl Pacing {
     /// Delays that grow up to this length.
     #[must_use]
     pub fn up_to(longest: Duration) -> Self {
-        Self { failures: 0, longest }
+        Self { failures: 0, retries_at_once: true, first: FIRST, growth_percent: GROWTH_PERCENT, longest }
+    }
+
+    /// Delays for failures that do not pass by themselves. They double up to a minute. The first ones are short: the
+    /// failure may be one of a proxy that is being changed.
+    pub(crate) fn for_lasting_failures() -> Self {
+        Self { growth_percent: GROWTH_OF_LASTING_PERCENT, ..Self::up_to(LONGEST_OF_LASTING) }
+    }
+
+    /// The same after a refused token: the first delay is 5 s.
+    pub(crate) fn for_refused_tokens() -> Self {
+        Self { retries_at_once: false, first: FIRST_OF_TOKENS, ..Self::for_lasting_failures() }
     }
 
     /// Records a failure. Returns the delay before the next call.
@@ -52,11 +76,13 @@ impl Pacing {
     fn failed_with(&mut self, permille: u32) -> Duration {
         let failures_before = self.failures;
         self.failures = self.failures.saturating_add(1);
-        if failures_before == 0 {
-            return Duration::ZERO;
-        }
-        // From the 11th failure on the delay is the longest one anyway.
-        let grown = (1..failures_before.min(12)).fold(FIRST, |delay, _| delay * GROWTH_PERCENT / 100);
+        let delays_before = match (self.retries_at_once, failures_before) {
+            (true, 0) => return Duration::ZERO,
+            (true, failures) => failures - 1,
+            (false, failures) => failures,
+        };
+        // By then the delay is the longest one anyway.
+        let grown = (0..delays_before.min(11)).fold(self.first, |delay, _| delay * self.growth_percent / 100);
         let delay = grown.min(self.longest);
         delay - delay / 4 * permille / 1000
     }
@@ -81,6 +107,18 @@ mod tests {
     fn the_delays_stay_below_the_longest() {
         let mut pacing = Pacing::up_to(Duration::from_millis(250));
         assert!((0..1000).all(|_| pacing.failed() <= Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn what_lasts_is_tried_less_and_less_and_a_refused_token_seldom_from_the_start() {
+        let delays = |mut pacing: Pacing| -> Vec<u128> {
+            (0..20).map(|_| pacing.failed_with(0).as_millis()).collect()
+        };
+        let lasting = delays(Pacing::for_lasting_failures());
+        assert_eq!(lasting[..5], [0, 100, 200, 400, 800]);
+        let refused = delays(Pacing::for_refused_tokens());
+        assert_eq!(refused[..6], [5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
+        assert_eq!((lasting[19], refused[19]), (60_000, 60_000));
     }
 
     #[test]

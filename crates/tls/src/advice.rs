@@ -12,6 +12,21 @@ pub struct Refused {
     advice: &'static str,
 }
 
+impl Refused {
+    /// Whether the same client can connect later: the server's certificate has expired or is not valid yet. Servers read
+    /// renewed certificates while they run. Clients read their files once.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+        matches!(
+            self.refusal,
+            Refusal::InvalidCertificate(
+                Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. }
+            )
+        )
+    }
+}
+
 /// Why a connection failed, if that was TLS and a client can do something about it.
 #[must_use]
 pub fn refused(error: &(dyn Error + 'static)) -> Option<Refused> {

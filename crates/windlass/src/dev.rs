@@ -9,9 +9,9 @@ use std::{
 
 use anyhow::Context as _;
 use tokio::sync::watch;
+use windlass_client::Client;
 use windlass_engine::{Engine, EngineError};
 use windlass_store::Clock as _;
-use windlass_tls::ClientFiles;
 
 use crate::{
     chain,
@@ -56,7 +56,7 @@ pub(crate) async fn run(
     }
     let working = async {
         match modules {
-            Some(modules) => modules::serve(worker(url, modules), shutdown).await,
+            Some(modules) => modules::serve(worker(Client::new(&url)?, modules), shutdown).await,
             None => {
                 shutdown.await;
                 Ok(())
@@ -74,12 +74,10 @@ pub(crate) async fn run(
     serving.await?
 }
 
-fn worker(server: String, modules: Modules) -> WorkerOptions {
+fn worker(server: Client, modules: Modules) -> WorkerOptions {
     WorkerOptions {
         server: Some(server),
         broker: None,
-        token: None,
-        tls: ClientFiles::default(),
         modules_dir: modules.folder,
         secrets: modules.secrets,
         only_modules: Vec::new(),

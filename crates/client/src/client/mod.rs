@@ -24,18 +24,24 @@ mod rollouts;
 mod sse;
 mod submit;
 mod tasks;
+mod token;
 mod triggers;
 mod wait;
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 pub use events::EventStream;
 pub use logs::LogStream;
 use reqwest::{
     Url,
-    header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
+    header::{HeaderMap, HeaderName, HeaderValue},
 };
 pub use tasks::TaskFilter;
+use token::AccessToken;
 use windlass_tls::{ClientConfig, ClientFiles};
 
 use crate::Error;
@@ -54,6 +60,7 @@ pub struct Client {
     http: reqwest::Client,
     server: Url,
     headers: HeaderMap,
+    token: Option<Arc<AccessToken>>,
 }
 
 impl Client {
@@ -88,17 +95,40 @@ impl Client {
             .tls_backend_preconfigured(ClientConfig::clone(&config))
             .build()
             .map_err(|error| Error::Invalid(format!("cannot set up an HTTP client: {error}")))?;
-        Ok(Self { http, server, headers: HeaderMap::new() })
+        Ok(Self { http, server, headers: HeaderMap::new(), token: None })
     }
 
     /// Sends this token with every call, as `Authorization: Bearer`.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
-        if let Some(mut value) = header_value(&format!("Bearer {}", token.into().trim())) {
-            value.set_sensitive(true);
-            self.headers.insert(AUTHORIZATION, value);
-        }
+        self.token = AccessToken::new(&token.into()).map(Arc::new);
         self
+    }
+
+    /// Sends the token in this file with every call. It is read now. A [`Worker`](crate::Worker) reads it again when the
+    /// server refuses its token, so that the token of a worker can be replaced while it runs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the file cannot be read or is empty.
+    pub fn with_token_file(mut self, file: impl Into<PathBuf>) -> Result<Self, Error> {
+        self.token = Some(Arc::new(AccessToken::read(file.into())?));
+        Ok(self)
+    }
+
+    /// Whether it sends a token.
+    #[must_use]
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// The file with the token, if it was read from one.
+    pub(crate) fn token_file(&self) -> Option<&Path> {
+        self.token.as_ref()?.file()
+    }
+
+    /// Reads the file with the token again. True if there is another token now.
+    pub(crate) fn reads_another_token(&self) -> bool {
+        self.token.as_ref().is_some_and(|token| token.read_again())
     }
 
     /// Names the actor for the history, unless a token does: the header `Windlass-Actor`.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use bytes::Bytes;
 use reqwest::{
     Method, Response, StatusCode, Url,
-    header::{CONTENT_TYPE, HeaderMap},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use windlass_api::Problem;
@@ -98,6 +98,9 @@ impl Client {
     ) -> Result<Response, Error> {
         let mut request =
             self.http.request(method, self.url(path, details.query)).headers(self.headers.clone());
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.header());
+        }
         if let Some(body) = details.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }

@@ -90,6 +90,10 @@ impl Counterpart for Session {
         true
     }
 
+    fn client(&self) -> Option<&Client> {
+        Some(&self.client)
+    }
+
     fn doubt(&mut self) {
         self.holding_said_at = None;
     }

@@ -9,6 +9,7 @@ use super::{
     calls::{Returned, State},
     outbox::{Item, Kind},
 };
+use crate::Client;
 
 /// What a poll asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,11 @@ pub(super) trait Counterpart: Send {
 
     /// Whether the worker owns its attempts only for the time of a lease, which polls renew.
     fn grants_leases(&self) -> bool;
+
+    /// The server's client; none if the receiver is not a server.
+    fn client(&self) -> Option<&Client> {
+        None
+    }
 
     /// A call was lost: it is unknown what the receiver has seen, and whether it has been replaced.
     fn doubt(&mut self);

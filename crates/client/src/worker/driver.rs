@@ -169,6 +169,7 @@ impl Driver {
             let report = report::of_news(&news.token, news.progress, news.logs);
             self.push(&news.token, Kind::Running, &report);
         }
+        self.link.read_token_if_due(now);
         if self.link.lease.stop_at().is_some_and(|stop_at| stop_at <= now) && !self.ledger.is_empty() {
             self.lease_lapsed(now);
         }
@@ -196,7 +197,10 @@ impl Driver {
         let report = if self.outbox.wants_call() { self.link.report_due() } else { None };
         let drain = self.drain.as_ref().map(Drain::next_due);
         let quiet = self.drain.as_ref().filter(|_| self.is_settled()).and_then(Drain::quiet_at);
-        [self.jobs.next_due(), lease, poll, report, drain, quiet].into_iter().flatten().min()
+        [self.jobs.next_due(), lease, poll, report, drain, quiet, self.link.token_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn begin_drain(&mut self) {
@@ -251,7 +255,7 @@ impl Driver {
     /// # Errors
     /// If the server refuses the first call of the session.
     fn take_answer(&mut self, returned: Returned) -> Result<(), Error> {
-        let refused = self.link.is_refused(&returned);
+        let returned = self.link.unless_refused(returned)?;
         self.link.note(&returned);
         let returned_poll = matches!(returned.call, Call::Poll(_));
         match (returned.call, returned.answer) {
@@ -271,7 +275,6 @@ impl Driver {
                 }
             }
             (Call::Poll(_), Ok(answer)) => self.take_work(answer),
-            (Call::Poll(_), Err(error)) if refused => return Err(error),
             (Call::Poll(_), Err(_)) => {}
         }
         if returned_poll && self.link.polls.has_overlapped() {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tracing::{debug, error, info, warn};
+use tracing::info;
 use windlass_api::{ExchangeAnswer, Payload, Report};
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     drain::LAST_CALLS_TIMEOUT,
     lease::Lease,
     line::Line,
+    outage::{Next, Outage},
     outbox::{Kind, Outbox},
     polls::Polls,
 };
@@ -39,8 +40,7 @@ pub(super) struct Link {
     pub(super) polls: Polls,
     /// When the last reports were sent, and with how many free slots; none if a poll was sent after them.
     reported: Option<(Instant, u32)>,
-    /// Whether the last call was lost, which was logged.
-    server_away: bool,
+    outage: Outage,
     empty_polls: u32,
 }
 
@@ -54,7 +54,7 @@ impl Link {
             report_line: Line::default(),
             polls: Polls::default(),
             reported: None,
-            server_away: false,
+            outage: Outage::none(),
             empty_polls: 0,
         }
     }
@@ -124,9 +124,9 @@ impl Link {
     /// Updates the state of the connection after a call.
     pub(super) fn note(&mut self, returned: &Returned) {
         let Returned { sent_at, answer, call } = returned;
-        match answer {
-            Ok(answer) => self.renew_lease(*sent_at, answer),
-            Err(error) => self.session_in_doubt(error),
+        if let Ok(answer) = answer {
+            self.outage.is_over();
+            self.renew_lease(*sent_at, answer);
         }
         match (call, answer) {
             (Call::Reports(_), Ok(answer)) => {
@@ -153,16 +153,57 @@ impl Link {
                 self.poll_line.failed(error);
             }
         }
+        if let Err(error) = answer {
+            self.failed(*sent_at, error);
+        }
     }
 
-    /// Whether the server permanently refuses the worker: its first poll failed with a permanent error.
-    pub(super) fn is_refused(&self, returned: &Returned) -> bool {
-        let refused = returned.answer.as_ref().is_err_and(|error| !error.is_temporary());
-        refused && matches!(returned.call, Call::Poll(_)) && !self.lease.is_known()
+    /// Passes a call on.
+    ///
+    /// # Errors
+    /// If it was the first poll of the session, and failed with an error that no waiting corrects.
+    pub(super) fn unless_refused(&self, returned: Returned) -> Result<Returned, Error> {
+        match returned {
+            Returned { call: Call::Poll(_), answer: Err(error), .. }
+                if !error.is_temporary() && !self.lease.is_known() =>
+            {
+                Err(error)
+            }
+            returned => Ok(returned),
+        }
+    }
+
+    /// When the file with a refused token is to be read again; none if no token is refused.
+    pub(super) fn token_due(&self) -> Option<Instant> {
+        self.outage.token_due
+    }
+
+    /// Reads the file with a refused token again if that is due.
+    pub(super) fn read_token_if_due(&mut self, now: Instant) {
+        if self.outage.read_token_if_due(now, self.counterpart.client()) {
+            self.has_another_token();
+        }
+    }
+
+    fn has_another_token(&mut self) {
+        self.poll_line.is_corrected();
+        self.report_line.is_corrected();
+    }
+
+    fn failed(&mut self, sent_at: Instant, error: &Error) {
+        self.counterpart.doubt();
+        match self.outage.failed(sent_at, error, self.counterpart.client()) {
+            Next::AsPaced => {}
+            Next::AtOnce => self.has_another_token(),
+            // All calls have the same token.
+            Next::NotBefore(time) => {
+                self.poll_line.wait_until(time);
+                self.report_line.wait_until(time);
+            }
+        }
     }
 
     fn renew_lease(&mut self, sent_at: Instant, answer: &ExchangeAnswer) {
-        self.server_away = false;
         if !self.counterpart.grants_leases() {
             return;
         }
@@ -170,19 +211,6 @@ impl Link {
             info!(server = self.counterpart.name(), lease_ms = answer.lease_ms, "connected");
         }
         self.lease.renew(sent_at, Duration::from_millis(answer.lease_ms));
-    }
-
-    fn session_in_doubt(&mut self, error: &Error) {
-        let first = !std::mem::replace(&mut self.server_away, true);
-        self.counterpart.doubt();
-        if error.is_temporary() && first {
-            // Logged once per outage: it may last, and an operator must see why nothing happens.
-            warn!(%error, "a call was lost; retrying until the server answers");
-        } else if error.is_temporary() {
-            debug!(%error, "a call was lost; retrying");
-        } else {
-            error!(%error, "the server refused a call; retrying");
-        }
     }
 
     fn hold_back_empty_polls(&mut self, sent_at: Instant, answer: &ExchangeAnswer) {

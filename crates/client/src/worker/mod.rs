@@ -17,9 +17,9 @@
 //!
 //! An exclusive worker has one session for each leadership (`exclusive`): without leadership it has none.
 //!
-//! When the server is unavailable, polls and reports are retried for ever ([`crate::pacing`]). Attempts
-//! continue, and are stopped once the lease may be over. When the worker is gone, the server lets other
-//! workers claim its attempts.
+//! When the server is unavailable, or refuses the worker's token, polls and reports are retried for ever
+//! ([`crate::pacing`], [`outage`]). Attempts continue, and are stopped once the lease may be over. When the worker
+//! is gone, the server lets other workers claim its attempts.
 
 mod builder;
 mod calls;
@@ -38,6 +38,7 @@ mod lease;
 mod ledger;
 mod line;
 mod link;
+mod outage;
 mod outbox;
 mod outcome;
 mod polls;
@@ -119,13 +120,15 @@ impl Worker {
     }
 
     /// Works until `shutdown` resolves, then drains: accepts no more attempts, lets running ones end, reports
-    /// them, and returns. Retries while the server is unavailable, also at the start.
+    /// them, and returns. Retries while the server is unavailable, also at the start. After the first answer it also
+    /// retries what an operator must correct, such as a refused token: see [`Client::with_token_file`].
     ///
     /// Dropping the future drops the futures of all handlers.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the server permanently refuses the worker's first call, [`Error::Broker`] if the
-    /// broker, and [`Error::Coordinator`] if the coordinator permanently refuses a call.
+    /// If the first call fails for a reason that no waiting corrects: [`Error::Refused`] if the server refuses it, for
+    /// example its token, and [`Error::Unreachable`] if the certificates do not fit. [`Error::Broker`] if the broker, and
+    /// [`Error::Coordinator`] if the coordinator permanently refuses a call.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         self.run_with(shutdown, std::future::pending()).await
     }

@@ -13,7 +13,10 @@ use axum::{
     Json, Router,
     body::Body,
     extract::{Path, State},
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, StatusCode,
+        header::{AUTHORIZATION, CONTENT_TYPE},
+    },
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -126,6 +129,9 @@ pub(crate) struct Book {
     pub(crate) lose_attempts: u32,
     /// Answer every call with this refusal.
     pub(crate) refuse: Option<Problem>,
+    /// Access tokens that are not valid, and how many calls had one.
+    pub(crate) revoked: HashSet<String>,
+    pub(crate) calls_revoked: usize,
     /// Answer requests for what is kept with this refusal.
     pub(crate) refuse_kept: Option<Problem>,
     /// Find final reports of these tokens malformed while they say `succeeded`.
@@ -177,7 +183,21 @@ impl Desk {
     }
 }
 
-async fn exchange(State(desk): State<Arc<Desk>>, Json(request): Json<ExchangeRequest>) -> Response {
+async fn exchange(
+    State(desk): State<Arc<Desk>>,
+    headers: HeaderMap,
+    Json(request): Json<ExchangeRequest>,
+) -> Response {
+    let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    if token.is_some_and(|token| desk.book().revoked.contains(token)) {
+        desk.change(|book| book.calls_revoked += 1);
+        return refused(Problem::new(
+            401,
+            "unauthorized",
+            "Unauthorized",
+            "the token is not valid: it was revoked",
+        ));
+    }
     let refusal = {
         let mut book = desk.book();
         let newest = book.calls.iter().all(|call| call.seq < request.seq);
@@ -195,8 +215,7 @@ async fn exchange(State(desk): State<Arc<Desk>>, Json(request): Json<ExchangeReq
     };
     desk.changed.notify_waiters();
     if let Some(problem) = refusal {
-        let status = StatusCode::from_u16(problem.status).unwrap();
-        return (status, [(CONTENT_TYPE, "application/problem+json")], Json(problem)).into_response();
+        return refused(problem);
     }
     if request.reports.is_empty() { poll(&desk, &request).await } else { report(&desk, &request).await }
 }
@@ -314,11 +333,13 @@ async fn step_message(State(desk): State<Arc<Desk>>, Path(token): Path<String>) 
     });
     match found.unwrap() {
         Ok(step) => Json(step).into_response(),
-        Err(problem) => {
-            let status = StatusCode::from_u16(problem.status).unwrap();
-            (status, [(CONTENT_TYPE, "application/problem+json")], Json(problem)).into_response()
-        }
+        Err(problem) => refused(*problem),
     }
+}
+
+fn refused(problem: Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap();
+    (status, [(CONTENT_TYPE, "application/problem+json")], Json(problem)).into_response()
 }
 
 fn finished(desk: &Desk, answer: ExchangeAnswer) -> ExchangeAnswer {

@@ -10,6 +10,7 @@ mod pages;
 #[cfg(feature = "brokers")]
 mod queues;
 mod support;
+mod worker_access;
 mod worker_drain;
 #[cfg(feature = "coordinators")]
 mod worker_exclusive;

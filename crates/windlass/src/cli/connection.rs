@@ -56,10 +56,7 @@ pub(crate) struct Context {
 impl ConnectionArgs {
     /// Makes the client; sends nothing yet.
     pub(crate) fn open(&self) -> anyhow::Result<Context> {
-        let mut client = self.client()?;
-        if let Some(token) = self.token()? {
-            client = client.with_token(token);
-        }
+        let mut client = self.client_with_token()?;
         if let Some(user) = system_user() {
             client = client.with_actor(user);
         }
@@ -72,6 +69,19 @@ impl ConnectionArgs {
     /// When the URL is invalid, or a file for TLS cannot be used.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         Ok(Client::with_tls(self.server.as_deref().unwrap_or(SERVER_DEFAULT), &self.tls())?)
+    }
+
+    /// A client of the server, with the token.
+    ///
+    /// # Errors
+    /// As [`client`](Self::client), and when the file with the token cannot be read or is empty.
+    pub(crate) fn client_with_token(&self) -> anyhow::Result<Client> {
+        let client = self.client()?;
+        match (&self.token_file, self.token()?) {
+            (Some(file), _) => Ok(client.with_token_file(file)?),
+            (None, Some(token)) => Ok(client.with_token(token)),
+            (None, None) => Ok(client),
+        }
     }
 
     /// The files for TLS.

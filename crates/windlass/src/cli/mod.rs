@@ -247,10 +247,6 @@ fn report(error: &anyhow::Error) {
 /// An error on one line: the action and the cause.
 fn describe(error: &anyhow::Error) -> String {
     match error.downcast_ref::<ClientError>() {
-        // The library's text advises programs; an operator gets a hint instead.
-        Some(ClientError::Unreachable { server, source }) => {
-            format!("no server answers at {server}: {source}")
-        }
         Some(ClientError::Refused(_)) => calls::as_commands(&chain(error)),
         _ => chain(error),
     }

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use windlass_api::Span;
 
 use super::{
-    connection::{ConnectionArgs, SERVER_DEFAULT, read_secret},
+    connection::{ConnectionArgs, read_secret},
     coordinator::{CoordinatorArgs, LEASE_DEFAULT, campaign},
     exit::Exit,
     logging::LogArgs,
@@ -172,15 +172,15 @@ impl WorkerArgs {
             None => self.broker,
         };
         let options = WorkerOptions {
-            server: server(connection, &broker, &self.results),
+            server: has_server(connection, &broker, &self.results)
+                .then(|| connection.client_with_token())
+                .transpose()?,
             broker: broker.map(|url| BrokerOptions {
                 url,
                 results: self.results.unwrap_or_else(|| RESULTS_DEFAULT.to_owned()),
                 queues: self.queues,
                 kind: self.queue_kind,
             }),
-            token: connection.token()?,
-            tls: connection.tls(),
             modules_dir: self.modules.context("--modules is missing")?,
             only_modules: self.only_modules,
             concurrency: self.concurrency.map(NonZeroUsize::get),
@@ -193,12 +193,11 @@ impl WorkerArgs {
     }
 }
 
-/// The server of the worker. Over a broker, a worker has a server only if one was given and `--results` was
-/// not.
-fn server(connection: &ConnectionArgs, broker: &Option<String>, results: &Option<String>) -> Option<String> {
+/// Whether the worker has a server. Over a broker, it has one only if one was given and `--results` was not.
+fn has_server(connection: &ConnectionArgs, broker: &Option<String>, results: &Option<String>) -> bool {
     match (broker, results) {
-        (None, _) => Some(connection.server.clone().unwrap_or_else(|| SERVER_DEFAULT.to_owned())),
-        (Some(_), None) => connection.server.clone(),
-        (Some(_), Some(_)) => None,
+        (None, _) => true,
+        (Some(_), None) => connection.server.is_some(),
+        (Some(_), Some(_)) => false,
     }
 }

@@ -13,7 +13,6 @@ use windlass_client::{
     brokers::Queue,
     coordinators::{Campaign, Coordinator},
 };
-use windlass_tls::ClientFiles;
 
 use super::catalogue::Catalogue;
 use super::runner::Runner;
@@ -22,14 +21,10 @@ use crate::brokers::{Keys, check_queue};
 /// The settings of a worker for a module folder.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// URL of the server, such as `http://127.0.0.1:7700`. Optional with a broker.
-    pub server: Option<String>,
+    /// The server. Optional with a broker. Commands do not get its token.
+    pub server: Option<Client>,
     /// The broker that the steps come from; none = the server.
     pub broker: Option<BrokerOptions>,
-    /// Token for the server's API. Commands do not get it.
-    pub token: Option<String>,
-    /// Files for TLS to the server.
-    pub tls: ClientFiles,
     /// The module folder.
     pub modules_dir: PathBuf,
     /// Serve only these modules; empty = all modules of the folder.
@@ -120,7 +115,8 @@ impl fmt::Debug for BrokerOptions {
 /// When the folder contains no command, or the server refuses the worker.
 pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     hide_from_commands();
-    if (options.token.is_some() || options.broker.is_some()) && rustix::process::geteuid().is_root() {
+    let has_token = options.server.as_ref().is_some_and(Client::has_token);
+    if (has_token || options.broker.is_some()) && rustix::process::geteuid().is_root() {
         tracing::warn!(
             "this worker runs as root, so its commands can read its token and the password of its broker: run it as a separate user"
         );
@@ -137,7 +133,7 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
     let runner = Runner::new(catalogue, this_program()?).context("cannot start the guard of the modules")?;
     let runner = Arc::new(runner.withholding(options.secrets.prefix.clone()));
     let names: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
-    let builder = builder(options.server, options.token, &options.tls, options.broker, &names)?;
+    let builder = builder(options.server, options.broker, &names)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let mut worker = builder
         .name(options.name.unwrap_or_else(default_name))
@@ -156,22 +152,10 @@ pub async fn serve(options: WorkerOptions, shutdown: impl Future<Output = ()>) -
 
 /// A worker without modules, connected to the server, the broker, or both.
 fn builder(
-    server: Option<String>,
-    token: Option<String>,
-    tls: &ClientFiles,
+    client: Option<Client>,
     broker: Option<BrokerOptions>,
     modules: &[&str],
 ) -> anyhow::Result<WorkerBuilder> {
-    let client = match server {
-        Some(server) => {
-            let client = Client::with_tls(&server, tls)?;
-            Some(match token {
-                Some(token) => client.with_token(token),
-                None => client,
-            })
-        }
-        None => None,
-    };
     let Some(BrokerOptions { url, results, queues, kind }) = broker else {
         return client.map(Worker::builder).context("the worker has neither a server nor a broker");
     };

@@ -76,16 +76,18 @@ fn raw(site: &Site, request: &str, token: &str) -> String {
 
 /// Starts a worker of the module `m` with a token.
 fn start_worker(site: &Site, token: &str) -> Child {
+    worker(site).env("WINDLASS_TOKEN", token).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A worker of the module `m`.
+fn worker(site: &Site) -> Command {
     let module = site.dir.path().join("modules/m");
     fs::create_dir_all(&module).unwrap();
     script(&module.join("echo"), "echo \"{\\\"token\\\": \\\"${WINDLASS_TOKEN:-none}\\\"}\"");
     script(&module.join("fail"), "exit 1");
-    Command::new(PROGRAM)
-        .args(["worker", "--server", &site.url, "--modules", &site.path("modules")])
-        .env("WINDLASS_TOKEN", token)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    let mut worker = Command::new(PROGRAM);
+    worker.args(["worker", "--server", &site.url, "--modules", &site.path("modules")]);
+    worker
 }
 
 #[test]
@@ -208,6 +210,37 @@ fn every_wrong_token_is_refused_with_what_is_wrong() {
         "{said}"
     );
     assert!(said.contains("--module NAME") && !said.contains("retrying"), "it has ended: {said}");
+}
+
+#[test]
+fn a_worker_whose_token_was_revoked_says_so_once_and_takes_the_next_one_from_its_file() {
+    let mut site = guarded(store);
+    fs::write(site.dir.path().join("flows.yaml"), FLOWS).unwrap();
+    works(&site, ADMIN, &["flow", "apply", &site.path("flows.yaml")]);
+    let token = create(&site, &["hands", "--role", "worker"]);
+    let (file, log) = (site.path("token"), site.path("worker.log"));
+    fs::write(&file, token).unwrap();
+    let mut worker = worker(&site);
+    worker.args(["--token-file", &file]).stderr(File::create(&log).unwrap());
+    site.children.push(worker.spawn().unwrap());
+    let logged = |what: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        text.lines().filter(|line| line.contains(what)).count()
+    };
+    until("the worker is connected", || (logged("connected") > 0).then_some(()));
+    works(&site, ADMIN, &["token", "revoke", "hands"]);
+    until("the worker is refused", || {
+        (logged("the server refuses the token of this worker") > 0).then_some(())
+    });
+    // The next call with the old token is made after some seconds.
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    assert_eq!(logged("the server refuses the token of this worker"), 1);
+    assert_eq!((logged("was revoked"), logged(&file)), (1, 1), "{}", fs::read_to_string(&log).unwrap());
+    let next = create(&site, &["hands", "--role", "worker"]);
+    fs::write(&file, next).unwrap();
+    works(&site, ADMIN, &["task", "start", "good", "--wait"]);
+    assert_eq!(logged("calls to the server succeed again"), 1);
+    assert_eq!(logged("wl_"), 0, "no token is in the log");
 }
 
 #[test]

@@ -90,19 +90,28 @@ fn refused(site: &Site, variables: &[(&str, &str)], why: &str) {
     );
 }
 
-/// Starts a worker of the flow's module.
-fn work(site: &mut Site) {
+/// A worker of the flow's module that trusts this CA.
+fn worker(site: &Site, url: &str, authority: &str) -> Command {
     let module = site.dir.path().join("modules/m");
     fs::create_dir_all(&module).unwrap();
     super::site::script(&module.join("echo"), "echo '{}'");
-    let worker = Command::new(PROGRAM)
-        .args(["worker", "--modules", &site.path("modules"), "--ca-file", &site.path("authority.pem")])
-        .env("WINDLASS_SERVER", &site.url)
-        .env("WINDLASS_TOKEN", ADMIN)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    site.children.push(worker);
+    let mut worker = Command::new(PROGRAM);
+    worker.args(["worker", "--modules", &site.path("modules"), "--ca-file", &site.path(authority)]);
+    worker.env("WINDLASS_SERVER", url).env("WINDLASS_TOKEN", ADMIN);
+    worker
+}
+
+/// Copies a certificate and its key.
+fn replace_certificate(site: &Site, from: &str, to: &str) {
+    for kind in ["pem", "key"] {
+        fs::copy(site.path(&format!("{from}.{kind}")), site.path(&format!("{to}.{kind}"))).unwrap();
+    }
+}
+
+/// Starts a worker of the flow's module.
+fn work(site: &mut Site) {
+    let mut worker = worker(site, &site.url, "authority.pem");
+    site.children.push(worker.stderr(Stdio::null()).spawn().unwrap());
 }
 
 const TRUSTED: (&str, &str) = ("WINDLASS_CA_FILE", "authority.pem");
@@ -139,6 +148,70 @@ fn the_right_certificate_and_token_work_and_others_are_refused() {
 
     let led = run(&site, &["lead", "name", "--", "true"], &[TRUSTED]);
     assert_eq!(led.status.code(), Some(0), "{led:?}");
+}
+
+#[test]
+fn a_worker_that_cannot_trust_its_server_ends_at_its_start_like_a_command() {
+    let dir = folder();
+    make_authority(dir.path(), "stranger");
+    let mut site = encrypted(dir, &[]);
+    let (url, other_name) = (site.url.clone(), site.url.replace("127.0.0.1", "localhost"));
+    for (url, authority, why) in [
+        (&*url, "stranger.pem", "no CA that is trusted here has issued the server's certificate"),
+        (&other_name, "authority.pem", "the server's certificate is for another host name"),
+    ] {
+        let log = site.path("worker.log");
+        let mut worker = worker(&site, url, authority);
+        site.children.push(worker.stderr(fs::File::create(&log).unwrap()).spawn().unwrap());
+        let worker = site.children.last_mut().unwrap();
+        let ended = until_within(PATIENCE, "the worker ends", || worker.try_wait().unwrap());
+        let listed =
+            run(&site, &["flow", "list"], &[("WINDLASS_SERVER", url), ("WINDLASS_CA_FILE", authority)]);
+        let said = fs::read_to_string(&log).unwrap();
+        assert_eq!((ended.code(), listed.status.code()), (Some(5), Some(5)), "{said}");
+        assert!(said.contains(why) && !said.contains("retrying"), "{said}");
+        assert!(said.ends_with(&text(&listed.stderr)), "the worker says what a command says: {said}");
+    }
+}
+
+#[test]
+fn a_running_worker_says_once_why_it_cannot_trust_its_server_and_goes_on_when_it_can() {
+    let dir = folder();
+    make_authority(dir.path(), "stranger");
+    let mut site = encrypted(dir, &[]);
+    fs::write(site.path("flow.yaml"), FLOW).unwrap();
+    let applied = run(&site, &["flow", "apply", &site.path("flow.yaml")], &[TRUSTED]);
+    assert_eq!(applied.status.code(), Some(0), "{applied:?}");
+    let log = site.path("worker.log");
+    let mut worker = worker(&site, &site.url, "authority.pem");
+    site.children.push(worker.stderr(fs::File::create(&log).unwrap()).spawn().unwrap());
+    let logged = |what: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        text.lines().filter(|line| line.contains(what)).count()
+    };
+    until_within(PATIENCE, "the worker is connected", || (logged("connected") > 0).then_some(()));
+    // The server is started again with a certificate that the worker does not trust.
+    make_certificate(site.dir.path(), "wrong", "stranger", "IP:127.0.0.1", "2");
+    replace_certificate(&site, "server", "right");
+    replace_certificate(&site, "wrong", "server");
+    site.children[0].kill().unwrap();
+    site.children.remove(0).wait().unwrap();
+    let mut server = Command::new(PROGRAM);
+    server.args(["server", "--listen", site.url.strip_prefix("https://").unwrap()]);
+    server.args(["--store", &store(site.dir.path())]);
+    server.args(["--tls-cert", &site.path("server.pem"), "--tls-key", &site.path("server.key")]);
+    server.args(["--require-tokens", "--admin-token-file", &site.path("admin-token")]);
+    site.children.insert(0, server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let why = "no CA that is trusted here has issued";
+    until_within(PATIENCE, "the worker does not trust it", || (logged(why) > 0).then_some(()));
+    // Several calls later.
+    std::thread::sleep(Duration::from_secs(7));
+    assert_eq!(logged(why), 1);
+    replace_certificate(&site, "right", "server");
+    hang_up(&site);
+    until_within(PATIENCE, "the worker is back", || (logged("succeed again") > 0).then_some(()));
+    let task = run(&site, &["task", "start", "f", "--wait"], &[TRUSTED]);
+    assert_eq!(task.status.code(), Some(0), "{task:?}");
 }
 
 /// The configuration of `docs/operate/several-servers.md`.

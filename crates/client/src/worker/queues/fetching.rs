@@ -1,7 +1,5 @@
 //! Reads parameters that were too large for the broker from the server.
 
-use std::time::Duration;
-
 use tokio::time::sleep;
 use tracing::{debug, warn};
 use windlass_api::Problem;
@@ -9,12 +7,6 @@ use windlass_brokers::{Message, Receipt};
 
 use super::incoming::Incoming;
 use crate::{Client, Error, pacing::Pacing};
-
-/// The pause before the first retry when only an operator can fix the problem. It doubles with each retry.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest of these pauses.
-const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The result of reading the parameters of a message.
 pub(super) enum Fetched {
@@ -43,7 +35,8 @@ enum Meaning {
 /// logged once. Meanwhile the message occupies its slot: a worker that may not read may not report either, so
 /// it could not run another attempt in that slot.
 pub(super) async fn fetch(server: Client, receipt: Receipt, message: Message, incoming: Incoming) -> Fetched {
-    let (mut pacing, mut refused_pause, mut is_told) = (Pacing::default(), REFUSED_PAUSE, false);
+    let (mut pacing, mut refused_pacing, mut is_told) =
+        (Pacing::default(), Pacing::for_refused_tokens(), false);
     loop {
         let error = match server.step_message(&incoming.attempt.token).await {
             Ok(whole) => return Fetched::Whole(receipt, Box::new(incoming.complete(whole))),
@@ -64,9 +57,7 @@ pub(super) async fn fetch(server: Client, receipt: Receipt, message: Message, in
                     let (task, server) = (&incoming.attempt.task, server.server());
                     warn!(task, server, why, "cannot read the parameters of a step; retrying");
                 }
-                let pause = refused_pause;
-                refused_pause = (refused_pause * 2).min(REFUSED_PAUSE_MAX);
-                pause
+                refused_pacing.failed()
             }
         };
         sleep(pause).await;
@@ -77,10 +68,12 @@ pub(super) async fn fetch(server: Client, receipt: Receipt, message: Message, in
 fn meaning(error: &Error) -> Meaning {
     match error {
         error if error.is_temporary() => Meaning::Soon,
-        Error::Refused(problem) if matches!(problem.status, 401 | 403) => Meaning::OnceMended(format!(
-            "it does not accept this worker: check the worker's token and the proxies before the server ({})",
-            problem.detail
-        )),
+        Error::Refused(problem) if error.refuses_token() || problem.status == 403 => {
+            Meaning::OnceMended(format!(
+                "it does not accept this worker: check the worker's token and the proxies before the server ({})",
+                problem.detail
+            ))
+        }
         // An answer of something other than a Windlass server says nothing about the message.
         Error::Refused(problem) if problem.name() == Problem::UNEXPLAINED => Meaning::OnceMended(format!(
             "no Windlass server answers: check the address and the proxies before the server ({})",
@@ -135,6 +128,7 @@ mod tests {
         for status in [401, 403] {
             assert!(why(refused(status, "unexplained")).contains("check the worker's token"), "{status}");
         }
+        assert!(why(refused(429, "too-many-failures")).contains("check the worker's token"));
         for status in [302, 400, 404, 405] {
             assert!(why(refused(status, "unexplained")).contains("check the address"), "{status}");
         }
