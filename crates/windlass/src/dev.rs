@@ -16,11 +16,10 @@ use windlass_store::Clock as _;
 use crate::{
     chain,
     clock::SystemClock,
-    config::ServerConfig,
     flowfile::{self, Format},
     loops::Loops,
     modules::{self, SecretSources, WorkerOptions},
-    server::Server,
+    server::{Checked, Server},
 };
 
 /// The interval at which the folder of flows is checked.
@@ -36,12 +35,12 @@ pub(crate) struct Modules {
 
 /// Runs the server and the worker until `shutdown`.
 pub(crate) async fn run(
-    config: &ServerConfig,
+    checked: Checked<'_>,
     flows: Option<PathBuf>,
     modules: Option<Modules>,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let server = Server::open(config).await?;
+    let server = Server::open(checked).await?;
     server.check_clock()?;
     let url = format!("http://{}", server.address()?);
     println!("listening on {url}");

@@ -82,19 +82,28 @@ impl Parts {
     }
 }
 
-/// Refuses settings with which no server can start, without connecting to anything: URLs, names, and files that are missing
-/// or cannot be used.
-///
-/// # Errors
-/// When there is such a setting. Names it.
-pub(crate) fn check(config: &ServerConfig) -> anyhow::Result<()> {
-    Parts::new(config).map(drop)
+/// Settings with which a server can start, as far as they show that themselves.
+pub(crate) struct Checked<'a> {
+    config: &'a ServerConfig,
+    parts: Parts,
+}
+
+impl<'a> Checked<'a> {
+    /// Refuses settings with which no server can start: addresses that need tokens and TLS, unless `insecure` allows them,
+    /// URLs, names, and files and folders that are missing or cannot be used. Connects to nothing and changes nothing.
+    ///
+    /// # Errors
+    /// When there is such a setting. Names it.
+    pub(crate) fn new(config: &'a ServerConfig, insecure: bool) -> anyhow::Result<Self> {
+        config.check_address(insecure)?;
+        wire::check(&config.store)?;
+        Ok(Self { config, parts: Parts::new(config)? })
+    }
 }
 
 impl Server {
     /// Opens the store and listens.
-    pub(crate) async fn open(config: &ServerConfig) -> anyhow::Result<Self> {
-        // The address comes first, because this check is the cheapest.
+    pub(crate) async fn open(Checked { config, parts }: Checked<'_>) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(config.listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -106,7 +115,6 @@ impl Server {
             ),
             None => None,
         };
-        let parts = Parts::new(config)?;
         let clock = Arc::new(SystemClock::new(windlass_core::Timestamp(0)));
         let address = match &config.advertise {
             Some(address) => address.clone(),

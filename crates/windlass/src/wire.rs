@@ -91,6 +91,26 @@ fn hide_secrets(url: &str) -> String {
     }
 }
 
+/// Refuses a store that no server can open, as far as its URL and the folder of its file show that. Connects to nothing and
+/// changes nothing.
+///
+/// # Errors
+/// When the store cannot be opened; the error is that of [`open`].
+pub(crate) fn check(url: &StoreUrl) -> anyhow::Result<()> {
+    match url {
+        StoreUrl::Memory => Ok(()),
+        StoreUrl::Shared(address) => connect(address).map(drop).with_context(|| cannot_open(url)),
+        #[cfg(feature = "sqlite")]
+        StoreUrl::Sqlite(path) => windlass_stores::sqlite::check_path(path).with_context(|| cannot_open(url)),
+        #[cfg(not(feature = "sqlite"))]
+        StoreUrl::Sqlite(_) => anyhow::bail!("this build has no such store"),
+    }
+}
+
+fn cannot_open(url: &StoreUrl) -> String {
+    format!("cannot open the store {url}")
+}
+
 /// Opens the store. Afterwards `clock` is not behind the times in it. `server` names this process in the error that a
 /// second server gets. Over a file, `bodies` decides which parameters and results of active tasks are kept in memory.
 #[cfg_attr(not(feature = "sqlite"), expect(unused_variables, reason = "only files say who has them"))]
@@ -103,7 +123,7 @@ pub(crate) async fn open(
     let sink: Arc<dyn RowSink> = match url {
         StoreUrl::Shared(address) => {
             let opened = async { connect(address)?.open().await }.await;
-            let store = opened.with_context(|| format!("cannot open the store {url}"))?;
+            let store = opened.with_context(|| cannot_open(url))?;
             if let Some(cluster) = store.cluster()
                 && let Some(time) = cluster.time().await?
             {
@@ -120,7 +140,7 @@ pub(crate) async fn open(
                 ..windlass_stores::sqlite::SqliteOptions::default()
             };
             let sink = windlass_stores::sqlite::SqliteSink::open(path, options);
-            Arc::new(sink.with_context(|| format!("cannot open the store {url}"))?)
+            Arc::new(sink.with_context(|| cannot_open(url))?)
         }
         #[cfg(not(feature = "sqlite"))]
         StoreUrl::Sqlite(_) => anyhow::bail!("this build has no such store"),

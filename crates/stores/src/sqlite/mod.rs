@@ -92,7 +92,7 @@ use self::{
     },
 };
 pub use doctor::{Report, doctor};
-pub use open::{OpenError, SqliteOptions};
+pub use open::{OpenError, SqliteOptions, check_path};
 pub use reserved::Reserved;
 pub use schema::schema;
 pub use sink::SqliteSink;

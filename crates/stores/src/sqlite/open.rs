@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::{
     connect::{Role, connect, limit_size, use_wal},
     error::{describe, is_full},
+    inode_lock::behind_links,
     lock::{LockError, LockFile},
     migrate::{self, Format, VERSION},
     prefill::{prefill_index, prefill_wal, trim_wal},
@@ -248,7 +249,12 @@ fn check_structure(connection: &Connection, path: &Path) -> Result<(), OpenError
     Ok(())
 }
 
-fn check_path(path: &Path) -> Result<(), OpenError> {
+/// Refuses a path at which there can be no store: a directory, or a file whose directory is missing.
+///
+/// # Errors
+/// When the path cannot be one of a store. Nothing was changed.
+pub fn check_path(path: &Path) -> Result<(), OpenError> {
+    let path = &*behind_links(path);
     if path.is_dir() {
         return Err(OpenError::NotAFile { path: path.into() });
     }

@@ -8,6 +8,7 @@ use super::{exit::Exit, logging::LogArgs, signals, worker::SecretsArgs};
 use crate::{
     config::{ServerConfig, ServerSection, parse_listen},
     dev::{self, Modules},
+    server::Checked,
 };
 
 /// Settings of the development server.
@@ -39,7 +40,7 @@ pub(crate) struct DevArgs {
     secrets: SecretsArgs,
 
     #[command(flatten)]
-    log: LogArgs,
+    pub(super) log: LogArgs,
 }
 
 impl DevArgs {
@@ -48,11 +49,10 @@ impl DevArgs {
         let given =
             ServerSection { listen: Some(self.listen), store: Some(self.store), ..ServerSection::default() };
         let config = ServerConfig::load(given, None)?;
-        config.check_address(false)?;
-        self.log.start()?;
+        let checked = Checked::new(&config, false)?;
         let secrets = self.secrets.sources()?;
         let modules = self.modules.map(|folder| Modules { folder, secrets });
-        dev::run(&config, self.flows, modules, signals::shutdown()?).await?;
+        dev::run(checked, self.flows, modules, signals::shutdown()?).await?;
         Ok(Exit::Done)
     }
 }

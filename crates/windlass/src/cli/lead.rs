@@ -43,7 +43,7 @@ pub(crate) struct LeadArgs {
     restart: bool,
 
     #[command(flatten)]
-    log: LogArgs,
+    pub(super) log: LogArgs,
 
     /// The command, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -72,7 +72,6 @@ impl LeadArgs {
             let program = program.display();
             return Err(UsageError(format!("cannot run {program}: there is no such command")).into());
         }
-        self.log.start()?;
         let signals = StopSignals::listen()?;
         let withheld = VARIABLES.map(OsString::from).to_vec();
         let arguments = words.collect();

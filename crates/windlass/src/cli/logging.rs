@@ -10,13 +10,13 @@ use tracing_subscriber::{
 };
 
 /// The log filter: `debug`, `windlass=trace`, …
-const FILTER_VARIABLE: &str = "WINDLASS_LOG";
+pub(super) const FILTER_VARIABLE: &str = "WINDLASS_LOG";
 
 /// The default filter: lines of level `info` and above.
 const DEFAULT: LevelFilter = LevelFilter::INFO;
 
 /// Options of the commands that write a log, which goes to standard error.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct LogArgs {
     /// Format of the log on standard error; the variable WINDLASS_LOG filters it by level
     #[arg(long, value_name = "FORMAT", env = "WINDLASS_LOG_FORMAT", default_value = "text")]
@@ -24,7 +24,7 @@ pub(crate) struct LogArgs {
 }
 
 /// How the log is written.
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     /// Lines for people.
     Text,
@@ -36,23 +36,40 @@ impl LogArgs {
     /// Starts logging to standard error, filtered by `WINDLASS_LOG`.
     ///
     /// # Errors
-    /// When the filter is invalid.
-    pub(crate) fn start(&self) -> anyhow::Result<()> {
-        let wanted = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
-        let filter = match wanted {
-            Some(text) => text.parse::<Targets>().with_context(|| {
-                format!("{FILTER_VARIABLE} is \"{text}\": write LEVEL or TARGET=LEVEL, separated by commas, such as debug or info,windlass=trace")
-            })?,
-            None => Targets::new().with_default(DEFAULT),
+    /// When the filter is invalid. The default filter then applies.
+    pub(crate) fn start(self) -> anyhow::Result<()> {
+        let (filter, refused) = match wanted() {
+            Ok(filter) => (filter, None),
+            Err(error) => (Targets::new().with_default(DEFAULT), Some(error)),
         };
-        let filter = without_payloads(filter);
+        let filter = without_payloads(filter).with_target(module_path!(), LevelFilter::ERROR);
         let lines = fmt::layer().with_writer(io::stderr);
         let lines = match self.log_format {
             LogFormat::Text => lines.with_ansi(is_colored()).with_filter(filter).boxed(),
             LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
         };
         tracing_subscriber::registry().with(lines).init();
-        Ok(())
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Whether each line on standard error is a JSON object.
+    pub(crate) fn is_json(self) -> bool {
+        self.log_format == LogFormat::Json
+    }
+}
+
+/// Logs the error that ends the process. No filter hides lines of this module.
+pub(crate) fn log_last_error(error: &str, hint: Option<&str>) {
+    tracing::error!(hint, "{error}");
+}
+
+/// The filter of the variable, or the default.
+fn wanted() -> anyhow::Result<Targets> {
+    match std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty()) {
+        Some(text) => text.parse().with_context(|| {
+            format!("{FILTER_VARIABLE} is \"{text}\": write LEVEL or TARGET=LEVEL, separated by commas, such as debug or info,windlass=trace")
+        }),
+        None => Ok(Targets::new().with_default(DEFAULT)),
     }
 }
 

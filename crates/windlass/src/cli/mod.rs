@@ -47,6 +47,7 @@ use connection::ConnectionArgs;
 pub(crate) use connection::read_secret;
 pub(crate) use coordinator::LEASE_DEFAULT;
 use exit::{Exit, is_broken_pipe};
+use logging::LogArgs;
 use server::{ServerAction, ServerCommand};
 pub(crate) use signals::StopSignals;
 
@@ -144,6 +145,19 @@ enum Command {
     Man(man::ManArgs),
 }
 
+impl Command {
+    /// The options of the log, for a command that writes one.
+    fn log(&self) -> Option<LogArgs> {
+        match self {
+            Self::Dev(args) => Some(args.log),
+            Self::Server(ServerCommand { action: None, args }) => Some(args.log),
+            Self::Worker(args) if args.list.is_none() => Some(args.log),
+            Self::Lead(args) => Some(args.log),
+            _ => None,
+        }
+    }
+}
+
 /// Global options that a command does not use: its help leaves them out.
 const NOT_FOR: &[(&str, &[&str])] = &[
     ("bench", &["server", "token"]),
@@ -166,13 +180,15 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    match execute(cli) {
-        Ok(code) => code,
-        Err(error) => {
-            report(&error);
-            Exit::of_error(&error).into()
+    let log = cli.command.log();
+    let ended = log.map_or(Ok(()), LogArgs::start).and_then(|()| execute(cli));
+    ended.unwrap_or_else(|error| {
+        match log {
+            Some(log) if log.is_json() => logging::log_last_error(&describe(&error), hint(&error)),
+            _ => report(&error),
         }
-    }
+        Exit::of_error(&error).into()
+    })
 }
 
 /// The complete command line, as clap defines it.

@@ -8,7 +8,7 @@ use windlass_api::Span;
 use super::{exit::Exit, logging::LogArgs, signals};
 use crate::{
     config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen, variables},
-    server::{self, Server},
+    server::{Checked, Server},
     service_manager,
 };
 
@@ -110,7 +110,7 @@ pub(crate) struct ServerArgs {
     pub(crate) print_config: bool,
 
     #[command(flatten)]
-    log: LogArgs,
+    pub(super) log: LogArgs,
 }
 
 impl ServerArgs {
@@ -133,15 +133,13 @@ impl ServerArgs {
         let access = AccessSection { tokens: self.require_tokens, admin_token_file: self.admin_token_file };
         let given = Given { server, access, variables: variables::of_process()? };
         let config = ServerConfig::load(given, self.config.as_deref())?;
+        let checked = Checked::new(&config, self.insecure)?;
         if self.print_config {
-            server::check(&config)?;
             print!("{}", config.to_toml()?);
             return Ok(Exit::Done);
         }
-        config.check_address(self.insecure)?;
-        self.log.start()?;
         let shutdown = signals::shutdown()?;
-        let server = Server::open(&config).await?;
+        let server = Server::open(checked).await?;
         if !self.trust_clock {
             server.check_clock()?;
         }
@@ -151,7 +149,8 @@ impl ServerArgs {
             tracing::warn!("other machines can reach this server, and {lack}");
         }
         let others = server.others().await?;
-        tracing::info!(id = %server.id(), store = %config.store, beside = others.join(", "), "serving");
+        let beside = (!others.is_empty()).then(|| others.join(", "));
+        tracing::info!(id = %server.id(), store = %config.store, beside, "serving");
         server.run(shutdown).await?;
         Ok(Exit::Done)
     }

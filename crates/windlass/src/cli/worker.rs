@@ -90,7 +90,7 @@ pub(crate) struct WorkerArgs {
     secrets: SecretsArgs,
 
     #[command(flatten)]
-    log: LogArgs,
+    pub(super) log: LogArgs,
 }
 
 /// Where a worker finds the values of secrets. It asks in this order.
@@ -163,7 +163,6 @@ impl WorkerArgs {
             anyhow::Ok(Exclusive { coordinator, campaign })
         });
         let exclusive = exclusive.transpose()?;
-        self.log.start()?;
         if exclusive.is_none() && self.coordinator.is_given() {
             tracing::warn!("without --exclusive the coordinator is not used: this worker always works");
         }

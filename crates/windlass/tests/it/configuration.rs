@@ -111,3 +111,62 @@ fn the_example_can_be_used_and_its_secrets_are_not_shown() {
         );
     }
 }
+
+/// Runs `windlass server` in this folder: its code, its output and its errors.
+fn server(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(PROGRAM);
+    command.arg("server").args(arguments).current_dir(folder);
+    command.env_remove("WINDLASS_SERVERS").envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn print_config_refuses_what_the_start_refuses_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = [
+        (&["--store", "memory:", "--listen", "0.0.0.0:0"][..], &[][..], "--require-tokens"),
+        (&["--store", "sqlite:none/x.db"], &[], "the directory of none/x.db does not exist"),
+        (&["--store", "sqlite:."], &[], ". is a directory"),
+        (&["--store", "postgres://h:port/d"], &[], "cannot open the store postgres://h:port/d"),
+        (&["--store", "memory:"], &[("WINDLASS_LOG", "a=b=c")], "WINDLASS_LOG is \"a=b=c\""),
+        (&["--store", "memory:", "--tls-cert", "none", "--tls-key", "none"], &[], "cannot use TLS"),
+        (&["--store", "memory:", "--config", "none"], &[], "cannot read the configuration file none"),
+    ];
+    for (arguments, variables, why) in refused {
+        let printed = server(dir.path(), &[arguments, &["--print-config"]].concat(), variables);
+        assert!(printed.0 == Some(1) && printed.1.is_empty() && printed.2.contains(why), "{printed:?}");
+        assert_eq!(server(dir.path(), arguments, variables), printed);
+    }
+    let (code, shown, error) = server(dir.path(), &["--print-config", "--store", "sqlite:x.db"], &[]);
+    assert!(code == Some(0) && shown.contains("sqlite:x.db"), "{error}");
+    let reachable = ["--print-config", "--insecure", "--listen", "0.0.0.0:0"];
+    assert_eq!(server(dir.path(), &reachable, &[]).0, Some(0));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_last_error_is_a_line_of_a_json_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = [("WINDLASS_LOG_FORMAT", "json")];
+    let off = [("WINDLASS_LOG_FORMAT", "json"), ("WINDLASS_LOG", "off")];
+    let wrong = [("WINDLASS_LOG_FORMAT", "json"), ("WINDLASS_LOG", "a=b=c")];
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (arguments, variables, message, hint) in [
+        (&["--store", "sqlite:none/x.db"][..], &json[..], "cannot open the store sqlite:none/x.db: ", ""),
+        (&["--store", "sqlite:none/x.db"], &off, "cannot open the store sqlite:none/x.db: ", ""),
+        (&["--store", "memory:"], &wrong, "WINDLASS_LOG is \"a=b=c\"", ""),
+        (&["--store", "memory:", "--listen", &taken], &off, "cannot listen on ", "another program"),
+    ] {
+        let (code, shown, error) = server(dir.path(), arguments, variables);
+        assert!(code == Some(1) && shown.is_empty(), "{error}");
+        let line = error.lines().last().unwrap();
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{error}"));
+        let field = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        assert_eq!(field("level"), "ERROR", "{line}");
+        assert!(field("message").starts_with(message) && field("hint").starts_with(hint), "{line}");
+        assert_eq!(hint.is_empty(), line.get("hint").is_none(), "{line}");
+        assert!(!field("timestamp").is_empty() && field("target").starts_with("windlass"), "{line}");
+    }
+}
