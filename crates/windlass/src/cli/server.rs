@@ -7,7 +7,7 @@ use windlass_api::Span;
 
 use super::{exit::Exit, logging::LogArgs, signals};
 use crate::{
-    config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen, variables},
+    config::{AccessSection, Given, ServerConfig, ServerSection, parse_listen, values, variables},
     server::{Checked, Server},
     service_manager,
 };
@@ -48,7 +48,7 @@ pub(crate) struct ServerArgs {
     pub(crate) store: Option<String>,
 
     /// How long to keep ended tasks, with their history and idempotency keys; at least 1d [default: 30d]
-    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_TASKS")]
+    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_TASKS", value_parser = |text: &str| values::of_text(text, values::keep_tasks))]
     pub(crate) keep_tasks: Option<Span>,
 
     /// How long to keep log lines [default: 7d]
@@ -61,16 +61,16 @@ pub(crate) struct ServerArgs {
 
     /// The most connections of one client address; behind a balancer all clients share one address [default:
     /// 2048]
-    #[arg(long, value_name = "N", env = "WINDLASS_SERVER_CLIENT_CONNECTIONS")]
+    #[arg(long, value_name = "N", env = "WINDLASS_SERVER_CLIENT_CONNECTIONS", value_parser = |text: &str| values::of_text(text, values::client_connections))]
     pub(crate) client_connections: Option<usize>,
 
     /// The most MiB that the request bodies of one client address may take at once [default: 64]
-    #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_CLIENT_BODY_MIB")]
+    #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_CLIENT_BODY_MIB", value_parser = |text: &str| values::of_text(text, values::client_body_mib))]
     pub(crate) client_body_mib: Option<usize>,
 
     /// MiB of parameters and results of active tasks to keep in memory; the others are read from the SQLite file when
     /// they are needed. 0 keeps all of them [default: 256]
-    #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_RESIDENT_MIB")]
+    #[arg(long, value_name = "MIB", env = "WINDLASS_SERVER_RESIDENT_MIB", value_parser = |text: &str| values::of_text(text, values::resident_mib))]
     pub(crate) resident_mib: Option<u64>,
 
     /// Configuration file (TOML)

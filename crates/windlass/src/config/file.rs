@@ -13,6 +13,8 @@ use windlass_api::Span;
 
 use super::{
     parse_listen,
+    source::Source,
+    values,
     variables::{self, Variable},
 };
 use crate::{
@@ -79,22 +81,10 @@ impl ConfigFile {
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?,
             None => String::new(),
         };
-        let in_file = || format!("in the configuration file {}", file.unwrap_or(Path::new("")).display());
-        if variables.is_empty() {
-            return toml::from_str(&text)
-                .map_err(|error| without_source(&error, &text))
-                .with_context(in_file);
-        }
-        let mut table: toml::Table =
-            toml::from_str(&text).map_err(|error| without_source(&error, &text)).with_context(in_file)?;
+        let source = Source::new(file, &text, variables);
+        let mut table: toml::Table = toml::from_str(&text).map_err(|error| source.malformed(&error))?;
         variables::set(&mut table, variables)?;
-        serde_path_to_error::deserialize(table).map_err(|error| {
-            let key = error.path().to_string();
-            anyhow::anyhow!(
-                "`{key}`, from the configuration file or its variable: {}",
-                error.into_inner().message()
-            )
-        })
+        serde_path_to_error::deserialize(table).map_err(|error| source.unusable(error))
     }
 }
 
@@ -109,18 +99,23 @@ pub(crate) struct ServerSection {
     /// URL under which others reach the server.
     pub(crate) advertise: Option<String>,
     /// The store of the tasks.
+    #[serde(default, deserialize_with = "values::in_file::store")]
     pub(crate) store: Option<String>,
     /// How long ended tasks are kept.
+    #[serde(default, deserialize_with = "values::in_file::keep_tasks")]
     pub(crate) keep_tasks: Option<Span>,
     /// How long log lines are kept.
     pub(crate) keep_logs: Option<Span>,
     /// How long the audit log is kept.
     pub(crate) keep_audit: Option<Span>,
     /// The most connections of one client.
+    #[serde(default, deserialize_with = "values::in_file::client_connections")]
     pub(crate) client_connections: Option<usize>,
     /// The most MiB that the request bodies of one client may take at once.
+    #[serde(default, deserialize_with = "values::in_file::client_body_mib")]
     pub(crate) client_body_mib: Option<usize>,
     /// MiB of parameters and results of active tasks that are kept in memory; 0 = all of them.
+    #[serde(default, deserialize_with = "values::in_file::resident_mib")]
     pub(crate) resident_mib: Option<u64>,
     /// File with the certificate of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,11 +141,4 @@ pub(crate) struct AccessSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) admin_token_file: Option<PathBuf>,
-}
-
-/// The error and line of a file, without the text of that line: it may contain a password.
-fn without_source(error: &toml::de::Error, text: &str) -> anyhow::Error {
-    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-    anyhow::anyhow!("line {line}: {}", error.message())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use toml::{Table, Value};
 
 /// What the names of all variables of Windlass begin with.
-const PREFIX: &str = "WINDLASS_";
+pub(crate) const PREFIX: &str = "WINDLASS_";
 
 /// What is between the parts of a name. Sections and keys have single underscores of their own.
 const BETWEEN: &str = "__";
@@ -26,6 +26,21 @@ pub(crate) struct Variable {
     value: String,
 }
 
+impl Variable {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key that it sets: the parts of its place in the file.
+    pub(super) fn place(&self) -> Vec<String> {
+        let mut parts = path(&self.name).unwrap_or_default();
+        if names_a_file(&parts) {
+            parts.pop();
+        }
+        parts.into_iter().map(part).collect()
+    }
+}
+
 #[cfg(test)]
 impl Variable {
     pub(crate) fn new(name: &str, value: &str) -> Self {
@@ -40,7 +55,7 @@ impl Variable {
 pub(crate) fn of_process() -> anyhow::Result<Vec<Variable>> {
     let mut variables = Vec::new();
     for (name, value) in std::env::vars_os() {
-        let Some(name) = name.to_str().filter(|name| path(name).is_some()) else { continue };
+        let Some(name) = name.to_str().filter(|name| names_a_key(name)) else { continue };
         let value = value.into_string().map_err(|_| anyhow::anyhow!("the variable {name} is not Unicode"))?;
         variables.push(Variable { name: name.to_owned(), value });
     }
@@ -54,10 +69,15 @@ pub(crate) fn of_process() -> anyhow::Result<Vec<Variable>> {
 /// # Errors
 /// When a variable names no place in the file, or names a file that cannot be read.
 pub(crate) fn set(file: &mut Table, variables: &[Variable]) -> anyhow::Result<()> {
-    for Variable { name, value } in variables {
-        set_one(file, name, value).with_context(|| format!("in the variable {name}"))?;
+    for variable in variables {
+        set_one(file, variable).with_context(|| format!("in the variable {}", variable.name))?;
     }
     Ok(())
+}
+
+/// Whether a variable of this name sets a key of the file.
+pub(crate) fn names_a_key(name: &str) -> bool {
+    path(name).is_some()
 }
 
 /// The parts of the name of such a variable.
@@ -66,19 +86,23 @@ fn path(name: &str) -> Option<Vec<&str>> {
     (parts.len() > 1).then_some(parts)
 }
 
-fn set_one(file: &mut Table, name: &str, text: &str) -> anyhow::Result<()> {
-    let mut parts = path(name).unwrap_or_default();
+/// Whether the last of these parts says that the variable names a file.
+fn names_a_file(parts: &[&str]) -> bool {
+    parts.len() > 2 && parts.last() == Some(&FILE)
+}
+
+fn set_one(file: &mut Table, variable: &Variable) -> anyhow::Result<()> {
+    let parts = path(&variable.name).unwrap_or_default();
     ensure!(
         parts.iter().all(|part| !part.is_empty() && !part.starts_with('_')),
         "write a section and a key with two underscores between them, such as WINDLASS_EVENTS__TOPIC"
     );
-    let value = if parts.len() > 2 && parts.last() == Some(&FILE) {
-        parts.pop();
-        Value::String(read(Path::new(text))?)
+    let value = if names_a_file(&parts) {
+        Value::String(read(Path::new(&variable.value))?)
     } else {
-        value(text)
+        value(&variable.value)
     };
-    let parts: Vec<String> = parts.into_iter().map(part).collect();
+    let parts = variable.place();
     let [section, rest @ ..] = parts.as_slice() else { return Ok(()) };
     let (table, rest) = if SEVERAL.contains(&section.as_str()) {
         let [number, rest @ ..] = rest else { return Ok(()) };

@@ -138,7 +138,7 @@ pub(super) fn count(node: &Node, key: &str) -> Result<u32, Fault> {
 }
 
 /// The message for an unknown key.
-fn unknown(key: &str, what: &str, known: &[&str]) -> String {
+pub(crate) fn unknown(key: &str, what: &str, known: &[&str]) -> String {
     let known_text = list(&known.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>(), "and");
     match nearest(key, known.iter().copied()) {
         Some(near) => {

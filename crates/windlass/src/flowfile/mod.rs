@@ -47,7 +47,7 @@ pub(crate) use device::STATUS_DEFAULT;
 pub use device::{device, presence_document, read_devices};
 pub use difference::{Difference, differences};
 pub use error::FlowError;
-pub(crate) use fields::nearest;
+pub(crate) use fields::{nearest, unknown as unknown_key};
 pub use format::{Format, flow_files};
 pub use rollout::read_rollouts;
 pub use schema::schema;
