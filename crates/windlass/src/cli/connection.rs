@@ -7,7 +7,10 @@ use clap::Args;
 use windlass_client::Client;
 use windlass_tls::{ClientFiles, Identity};
 
-use super::output::{Format, Output};
+use super::{
+    exit::UsageError,
+    output::{Format, Output},
+};
 
 /// The server's URL when none is configured.
 pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7700";
@@ -18,7 +21,7 @@ pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7700";
 pub(crate) struct ConnectionArgs {
     /// URL of the server [default: http://127.0.0.1:7700]
     #[arg(long, global = true, value_name = "URL", env = "WINDLASS_SERVER")]
-    pub(crate) server: Option<String>,
+    pub(super) server: Option<String>,
 
     /// Token for the server
     #[arg(long, global = true, value_name = "TOKEN", env = "WINDLASS_TOKEN", hide_env_values = true)]
@@ -68,7 +71,22 @@ impl ConnectionArgs {
     /// # Errors
     /// When the URL is invalid, or a file for TLS cannot be used.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::with_tls(self.server.as_deref().unwrap_or(SERVER_DEFAULT), &self.tls())?)
+        Ok(Client::with_tls(self.server()?.unwrap_or(SERVER_DEFAULT), &self.tls())?)
+    }
+
+    /// The URL of the server, if there is one.
+    ///
+    /// # Errors
+    /// When it is empty: a default in its place could be another server than the one that was meant.
+    pub(crate) fn server(&self) -> anyhow::Result<Option<&str>> {
+        match self.server.as_deref() {
+            Some("") => Err(UsageError(format!(
+                "--server or the variable WINDLASS_SERVER is empty: give the URL of a server, such as {SERVER_DEFAULT}, or \
+                 unset the variable"
+            ))
+            .into()),
+            server => Ok(server),
+        }
     }
 
     /// A client of the server, with the token.
@@ -99,7 +117,7 @@ impl ConnectionArgs {
     /// When the file cannot be read or is empty.
     pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
         match &self.token_file {
-            Some(file) => read_secret(file, "token").map(Some),
+            Some(file) => read_given_secret(file, "token").map(Some),
             None => Ok(self.token.clone().filter(|token| !token.is_empty())),
         }
     }
@@ -122,6 +140,14 @@ pub(crate) fn read_secret(file: &Path, what: &str) -> anyhow::Result<String> {
     let secret = text.trim();
     ensure!(!secret.is_empty(), "the file {} is empty: write the {what} into it", file.display());
     Ok(secret.to_owned())
+}
+
+/// The same for a file that an option of the command line names.
+///
+/// # Errors
+/// When the file cannot be read or is empty: a usage error.
+pub(super) fn read_given_secret(file: &Path, what: &str) -> anyhow::Result<String> {
+    read_secret(file, what).map_err(|error| UsageError(format!("{error:#}")).into())
 }
 
 /// The login name of the user. The server records it as the actor.

@@ -6,7 +6,7 @@ use clap::Args;
 use windlass_api::Span;
 use windlass_client::coordinators::{Access, Campaign, Coordinator, connect_with};
 
-use super::connection::{ConnectionArgs, read_secret};
+use super::connection::{ConnectionArgs, read_given_secret};
 use crate::modules::default_name;
 
 /// The lease of a campaign when none is given.
@@ -72,7 +72,7 @@ impl CoordinatorArgs {
 
     fn url(&self, connection: &ConnectionArgs) -> anyhow::Result<String> {
         Ok(match (&self.coordinator_file, &self.coordinator) {
-            (Some(file), _) => read_secret(file, "URL of the coordinator")?,
+            (Some(file), _) => read_given_secret(file, "URL of the coordinator")?,
             (None, Some(url)) => url.clone(),
             (None, None) => connection.client()?.server().to_owned(),
         })

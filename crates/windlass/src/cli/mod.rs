@@ -35,6 +35,7 @@ mod store;
 mod task;
 mod token;
 mod trigger;
+mod usage;
 mod worker;
 mod worker_list;
 
@@ -158,30 +159,37 @@ impl Command {
     }
 }
 
-/// Global options that a command does not use: its help leaves them out.
-const NOT_FOR: &[(&str, &[&str])] = &[
-    ("bench", &["server", "token"]),
-    ("completions", &["server", "token", "format"]),
-    ("demo", &["server", "token", "format"]),
-    ("dev", &["server", "token", "format"]),
-    ("doctor", &["server", "token"]),
-    ("lead", &["server", "format"]),
-    ("leader", &["server"]),
-    ("openapi", &["server", "token", "format"]),
-    ("server", &["server", "token", "format"]),
-    ("worker", &["format"]),
+/// Options of the connection to a server.
+const CONNECTION: &[&str] = &["server", "token", "token_file", "ca_file", "client_cert", "client_key"];
+
+/// Commands that use only some of the global options: the options of the connection that their help leaves out, and
+/// whether it has `--output`.
+const NOT_FOR: &[(&str, &[&str], bool)] = &[
+    ("bench", CONNECTION, true),
+    ("completions", CONNECTION, false),
+    ("demo", CONNECTION, false),
+    ("dev", CONNECTION, false),
+    ("doctor", CONNECTION, true),
+    ("export", CONNECTION, false),
+    ("import", CONNECTION, false),
+    ("lead", &["server"], false),
+    ("leader", &["server"], true),
+    ("man", CONNECTION, false),
+    ("migrate", CONNECTION, true),
+    ("openapi", CONNECTION, false),
+    ("server", CONNECTION, false),
+    ("worker", &[], false),
 ];
 
 /// Runs the program with the arguments of the process.
 #[must_use]
 pub fn run() -> ExitCode {
-    // clap prints usage errors itself and ends the process with 2.
-    let cli = match Cli::from_arg_matches(&command().get_matches()) {
+    let cli = match Cli::from_arg_matches(&usage::matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
     let log = cli.command.log();
-    let ended = log.map_or(Ok(()), LogArgs::start).and_then(|()| execute(cli));
+    let ended = log.map_or(Ok(()), start_log).and_then(|()| execute(cli));
     ended.unwrap_or_else(|error| {
         match log {
             Some(log) if log.is_json() => logging::log_last_error(&describe(&error), hint(&error)),
@@ -193,12 +201,17 @@ pub fn run() -> ExitCode {
 
 /// The complete command line, as clap defines it.
 fn command() -> clap::Command {
-    let mut command = Cli::command();
+    command_of(std::convert::identity)
+}
+
+/// The same with a change to the definition, before clap gives the global options to all commands.
+fn command_of(change: impl FnOnce(clap::Command) -> clap::Command) -> clap::Command {
+    let mut command = change(Cli::command());
     command.build();
-    for (name, options) in NOT_FOR {
+    for (name, options, has_output) in NOT_FOR {
+        let is_unused = |id: &str| options.contains(&id) || id == "format" && !has_output;
         command = command.mut_subcommand(name, |command| {
-            command
-                .mut_args(|arg| if options.contains(&arg.get_id().as_str()) { arg.hide(true) } else { arg })
+            command.mut_args(|arg| if is_unused(arg.get_id().as_str()) { arg.hide(true) } else { arg })
         });
     }
     command
@@ -242,6 +255,13 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Man(args) => args.run(),
     };
     exit.map(ExitCode::from)
+}
+
+/// Starts the log of a command that has one.
+fn start_log(log: LogArgs) -> anyhow::Result<()> {
+    log.start()?;
+    usage::warn_of_misspelt_variables();
+    Ok(())
 }
 
 /// Runs a client command to its end: one thread is enough.
@@ -367,12 +387,15 @@ mod tests {
 
     #[test]
     fn help_of_a_local_command_names_no_server() {
-        for (name, options) in NOT_FOR {
+        for (name, options, has_output) in NOT_FOR {
             let help = parse(&format!("windlass {name} --help")).unwrap_err().to_string();
             for option in *options {
-                let flag = if *option == "format" { "--output " } else { &format!("--{option} ") };
-                assert!(!help.contains(flag), "{help}");
+                let flag = format!("--{} ", option.replace('_', "-"));
+                assert!(!help.contains(&flag), "{help}");
             }
+            assert_eq!(help.contains("--output "), *has_output, "{help}");
+            // A text about an option that the help leaves out.
+            assert!(help.contains("--token ") || !help.contains("--token"), "{help}");
         }
         assert!(parse("windlass task list --help").unwrap_err().to_string().contains("--server "));
     }

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use windlass_api::Span;
 
 use super::{
-    connection::{ConnectionArgs, read_secret},
+    connection::{ConnectionArgs, read_given_secret},
     coordinator::{CoordinatorArgs, LEASE_DEFAULT, campaign},
     exit::Exit,
     logging::LogArgs,
@@ -167,7 +167,7 @@ impl WorkerArgs {
             tracing::warn!("without --exclusive the coordinator is not used: this worker always works");
         }
         let broker = match &self.broker_file {
-            Some(file) => Some(read_secret(file, "URL of the broker")?),
+            Some(file) => Some(read_given_secret(file, "URL of the broker")?),
             None => self.broker,
         };
         let options = WorkerOptions {

@@ -147,3 +147,56 @@ fn the_doctor_reads_a_database_in_use() {
     let refused = site.run(&["doctor", "--store", &empty.url()]);
     assert!(text(&refused.stderr).contains("start a server on it once"), "{refused:?}");
 }
+
+#[test]
+fn usage_errors_are_about_what_was_written_and_name_the_variables_that_they_are_about() {
+    let run = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        text(&output.stderr)
+    };
+    let start = &["task", "start"][..];
+    let error = run(start, &[("WINDLASS_SERVER", "http://127.0.0.1:9"), ("WINDLASS_TOKEN", "t")]);
+    assert!(error.contains("Usage: windlass task start <FLOW>\n"), "{error}");
+    for (arguments, variables, named) in [
+        (&["task", "list"][..], &[("WINDLASS_SERVER", "")][..], &["WINDLASS_SERVER is empty"][..]),
+        (
+            &["task", "list"],
+            &[("WINDLASS_CA_FILE", "")],
+            &["--ca-file comes from the variable WINDLASS_CA_FILE"],
+        ),
+        (start, &[("WINDLASS_CA_FILE", "")], &["--ca-file comes from the variable WINDLASS_CA_FILE"]),
+        (
+            &["server"],
+            &[("WINDLASS_SERVER_KEEP_TASKS", "1h")],
+            &["--keep-tasks comes from the variable WINDLASS_SERVER_KEEP_TASKS"],
+        ),
+        (
+            &["task", "list"],
+            &[("WINDLASS_TOKEN", "t"), ("WINDLASS_TOKEN_FILE", "f")],
+            &["comes from the variable WINDLASS_TOKEN\n", "comes from the variable WINDLASS_TOKEN_FILE\n"],
+        ),
+    ] {
+        let error = run(arguments, variables);
+        assert!(named.iter().all(|part| error.contains(part)), "{error}");
+    }
+    // A flag overrides its variable.
+    let error = run(&["server", "--keep-tasks=1x"], &[("WINDLASS_SERVER_KEEP_TASKS", "1d")]);
+    assert!(error.contains("--keep-tasks") && !error.contains("WINDLASS"), "{error}");
+}
+
+#[test]
+fn files_of_options_that_are_missing_are_usage_errors() {
+    for arguments in [
+        &["task", "list", "--token-file", "none"][..],
+        &["task", "list", "--ca-file", "none", "--server", "https://127.0.0.1:9"],
+        &["leader", "a", "--coordinator-file", "none"],
+        &["worker", "--modules", ".", "--broker-file", "none"],
+    ] {
+        let output = Command::new(PROGRAM).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains("from none: "), "{output:?}");
+    }
+}

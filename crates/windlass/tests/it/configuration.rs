@@ -1,6 +1,11 @@
 //! The configuration file: its schema and its example.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use serde_json::{Value, json};
 
@@ -169,4 +174,34 @@ fn the_last_error_is_a_line_of_a_json_log() {
         assert_eq!(hint.is_empty(), line.get("hint").is_none(), "{line}");
         assert!(!field("timestamp").is_empty() && field("target").starts_with("windlass"), "{line}");
     }
+}
+
+#[test]
+fn a_server_logs_the_variables_that_it_ignores_and_the_servers_beside_it_if_there_are_any() {
+    let mut server = Command::new(PROGRAM)
+        .args(["server", "--store", "memory:", "--listen", "127.0.0.1:0", "--log-format", "json"])
+        .env_remove("WINDLASS_SERVERS")
+        .env("WINDLASS_LISTNE", "127.0.0.1:7800")
+        .env("WINDLASS_OF_ANOTHER_PROGRAM", "1")
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines: Vec<Value> = Vec::new();
+    for line in BufReader::new(server.stderr.take().unwrap()).lines() {
+        lines.push(serde_json::from_str(&line.unwrap()).unwrap());
+        if lines.last().is_some_and(|line| line["message"] == "serving") {
+            break;
+        }
+    }
+    server.kill().and_then(|()| server.wait()).unwrap();
+    assert_eq!(
+        (&lines[0]["level"], &lines[0]["message"]),
+        (
+            &"WARN".into(),
+            &"the variable WINDLASS_LISTNE is unknown and ignored: did you mean WINDLASS_SERVER_LISTEN?"
+                .into()
+        )
+    );
+    assert!(lines.len() == 2 && lines[1].get("beside").is_none(), "{lines:?}");
 }

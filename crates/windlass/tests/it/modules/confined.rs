@@ -116,7 +116,7 @@ fn a_token_file_that_is_missing_or_empty_is_refused() {
     let run = |file: &Path| {
         let output =
             Command::new(PROGRAM).args(["task", "list", "--token-file"]).arg(file).output().expect("runs");
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
         text(&output.stderr)
     };
     let missing = run(&folder.path().join("missing"));
