@@ -91,8 +91,9 @@ impl Refused {
 
     /// Too many access tokens of this client were refused.
     pub(crate) fn too_many_failures(seconds: u16) -> Self {
-        let detail = "too many access tokens from this address were refused: send a valid one, or wait for the seconds in \
-                      `Retry-After`";
+        let detail = format!(
+            "too many access tokens from this address were refused: send a valid one, or wait {seconds} s"
+        );
         let status = StatusCode::TOO_MANY_REQUESTS;
         Self::new(status, "too-many-failures", "Too many access tokens were refused", detail)
             .with(header::RETRY_AFTER, seconds.into())
