@@ -3,11 +3,11 @@
 //! Commands that connect to a server use only `windlass-client`, so they can do no more than any other
 //! program. Their output goes through [`output`]; [`exit`] maps their errors to exit codes.
 
+mod about;
 mod alarm;
 mod audit;
 mod bench;
 mod calls;
-mod completions;
 mod connection;
 mod coordinator;
 mod dev;
@@ -20,16 +20,11 @@ mod limit;
 mod lock;
 mod logging;
 pub(crate) mod malformed;
-mod man;
-mod openapi;
 mod output;
 mod params;
 mod queue;
-#[cfg(test)]
-mod reference;
 mod rollout;
 mod server;
-mod server_list;
 mod signals;
 mod store;
 mod task;
@@ -37,7 +32,6 @@ mod token;
 mod trigger;
 mod usage;
 mod worker;
-mod worker_list;
 
 use std::{io, process::ExitCode};
 
@@ -141,9 +135,9 @@ enum Command {
     /// Print the OpenAPI document of the HTTP interface
     Openapi,
     /// Print a completion script for a shell
-    Completions(completions::CompletionsArgs),
+    Completions(about::completions::CompletionsArgs),
     /// Write manual pages for packages
-    Man(man::ManArgs),
+    Man(about::man::ManArgs),
 }
 
 impl Command {
@@ -234,10 +228,10 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(Exit::Done)
         }
         Command::Server(ServerCommand { action: Some(ServerAction::List), .. }) | Command::ServerList => {
-            block_on(server_list::run(&connection.open()?))
+            block_on(server::list::run(&connection.open()?))
         }
         Command::Worker(args) if args.list.is_none() => block_on(args.run(connection)),
-        Command::Worker(_) | Command::WorkerList => block_on(worker_list::run(&connection.open()?)),
+        Command::Worker(_) | Command::WorkerList => block_on(worker::list::run(&connection.open()?)),
         Command::Lock(command) => block_on(command.run(&connection.open()?)),
         Command::Device(command) => block_on(command.run(&connection.open()?)),
         Command::Rollout(command) => block_on(command.run(&connection.open()?)),
@@ -250,7 +244,7 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Import(args) => block_on(args.import()),
         Command::Migrate(args) => block_on(args.run(connection.format)),
         Command::Doctor(args) => block_on(args.run(connection.format)),
-        Command::Openapi => openapi::run(),
+        Command::Openapi => about::openapi::run(),
         Command::Completions(args) => args.run(),
         Command::Man(args) => args.run(),
     };

@@ -37,7 +37,7 @@ async fn certificates_are_checked() {
     assert_eq!(taken[0].message, messages(1)[0]);
 
     for name in ["missing.pem", "server.key"] {
-        let error = Sqs::new(&trusting("localhost", name)).err().expect("it is refused").to_string();
+        let error = Sqs::new(&trusting("localhost", name)).expect_err("it is refused").to_string();
         assert!(error.contains(name), "{error}");
     }
 }

@@ -1,5 +1,7 @@
 //! `windlass server`: runs a server.
 
+pub(super) mod list;
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand};

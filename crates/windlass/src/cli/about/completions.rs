@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use super::{exit::Exit, output};
+use crate::cli::{exit::Exit, output};
 
 /// The shell to print a script for.
 #[derive(Debug, Args)]
@@ -17,7 +17,7 @@ impl CompletionsArgs {
     /// Prints the script.
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut super::command(), "windlass", &mut script);
+        clap_complete::generate(self.shell, &mut crate::cli::command(), "windlass", &mut script);
         output::write(&String::from_utf8(script)?)?;
         Ok(Exit::Done)
     }

@@ -3,8 +3,11 @@
 use jiff::Timestamp;
 use windlass_api::{Server, ServerState};
 
-use super::{connection::Context, exit::Exit, output::Style};
-use crate::cli::output::{table::Table, time::age};
+use crate::cli::{
+    connection::Context,
+    exit::Exit,
+    output::{Style, table::Table, time::age},
+};
 
 /// Lists all servers on the store of the server that answers.
 pub(crate) async fn run(context: &Context) -> anyhow::Result<Exit> {

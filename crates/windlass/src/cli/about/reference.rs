@@ -1,8 +1,8 @@
 //! Checks that the reference page matches the program.
 
-use super::command;
+use crate::cli::command;
 
-const PAGE: &str = include_str!("../../../../docs/reference/cli.md");
+const PAGE: &str = include_str!("../../../../../docs/reference/cli.md");
 
 #[test]
 fn every_command_and_option_is_on_the_page() {

@@ -1,6 +1,6 @@
 //! `windlass openapi`: prints the contract of the HTTP interface.
 
-use super::{exit::Exit, output};
+use crate::cli::{exit::Exit, output};
 use crate::http;
 
 /// Prints the OpenAPI document of this version, without a server.

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 
-use super::exit::Exit;
+use crate::cli::exit::Exit;
 
 /// Where manual pages go.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ impl ManArgs {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let cannot = || format!("cannot write manual pages to {}", self.folder.display());
         fs::create_dir_all(&self.folder).with_context(cannot)?;
-        clap_mangen::generate_to(super::command(), &self.folder).with_context(cannot)?;
+        clap_mangen::generate_to(crate::cli::command(), &self.folder).with_context(cannot)?;
         Ok(Exit::Done)
     }
 }

@@ -3,10 +3,14 @@
 use jiff::Timestamp;
 use windlass_api::Worker;
 
-use super::{connection::Context, exit::Exit, output::Style};
-use crate::cli::output::{
-    table::{Cell, Color, Table},
-    time::age,
+use crate::cli::{
+    connection::Context,
+    exit::Exit,
+    output::{
+        Style,
+        table::{Cell, Color, Table},
+        time::age,
+    },
 };
 
 /// Lists the connected workers.

@@ -1,5 +1,7 @@
 //! `windlass worker`: runs the commands of module folders, for a server or over a broker.
 
+pub(super) mod list;
+
 use std::{fs, num::NonZeroUsize, path::PathBuf};
 
 use anyhow::Context as _;
