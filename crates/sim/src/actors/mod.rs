@@ -24,7 +24,6 @@ mod submitter;
 mod unblocker;
 mod upkeep;
 mod worker;
-mod worker_state;
 
 pub(crate) use application::enqueue_tasks;
 pub(crate) use asker::ask_why;

@@ -1,15 +1,12 @@
 //! The invariants, checked after every event, one file each.
 
 mod accepted_results;
-mod accepted_tasks;
 mod alarms;
 mod announced_events;
 mod attempts;
 mod audit_log;
-mod children;
 mod devices;
 mod effects;
-mod ending;
 mod engine_faults;
 mod exclusive;
 mod hand_outs;
@@ -20,16 +17,15 @@ mod limits;
 mod locks;
 mod members;
 mod paused_queues;
-mod paused_tasks;
 mod reasons;
 mod rollback_order;
 mod rollouts;
 mod service_leases;
 mod shown_state;
+mod tasks;
 mod touched_steps;
 mod trigger_instants;
 mod turns;
-mod unique_tasks;
 mod wake_ups;
 
 use windlass_core::TaskId;
@@ -55,7 +51,7 @@ pub(crate) trait Invariant {
 /// All invariants.
 pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
     let mut all: Vec<Box<dyn Invariant>> = vec![
-        Box::<accepted_tasks::AcceptedTasks>::default(),
+        Box::<tasks::accepted::AcceptedTasks>::default(),
         Box::<accepted_results::AcceptedResults>::default(),
         Box::<shown_state::ShownState>::default(),
         Box::<rollback_order::RollbackOrder>::default(),
@@ -67,17 +63,17 @@ pub(crate) fn all(config: &Config) -> Vec<Box<dyn Invariant>> {
         Box::<members::Windows>::default(),
         Box::<wake_ups::WakeUps>::default(),
         Box::<alarms::Alarms>::default(),
-        Box::<paused_tasks::PausedTasks>::default(),
+        Box::<tasks::paused::PausedTasks>::default(),
         Box::<paused_queues::PausedQueues>::default(),
         Box::new(limits::Limits::new(config)),
-        Box::<unique_tasks::UniqueTasks>::default(),
+        Box::<tasks::unique::UniqueTasks>::default(),
         Box::new(turns::Turns::new(config)),
         Box::<engine_faults::EngineFaults>::default(),
-        Box::<ending::EveryTaskEnds>::default(),
+        Box::<tasks::ending::EveryTaskEnds>::default(),
         Box::<locks::Locks>::default(),
         Box::<exclusive::ExclusiveQueues>::default(),
         Box::new(reasons::Reasons::new(config)),
-        Box::<children::Children>::default(),
+        Box::<tasks::children::Children>::default(),
         Box::<announced_events::AnnouncedEvents>::default(),
         Box::<audit_log::AuditLog>::default(),
         Box::<service_leases::ServiceLeases>::default(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::{During, Event, EventKind, Millis, Name, Phase, Task, TaskId, Timestamp};
 use windlass_store::{Change, TaskChange};
 
-use super::{Invariant, broken};
+use crate::invariants::{Invariant, broken};
 use crate::{
     actors::KEPT_MS,
     config::Fault,
@@ -22,7 +22,7 @@ const SUBMIT_MS_MAX: Millis = Millis(6_000);
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
 #[derive(Default)]
-pub(super) struct UniqueTasks {
+pub(crate) struct UniqueTasks {
     /// The last accepted task of each unique key.
     newest: BTreeMap<(Name, Box<str>), TaskId>,
     /// Tasks of which a worker was given an attempt.

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use windlass_engine::{Exchange, Said, WorkerReport};
 use windlass_store::AttemptId;
 
-use super::{lease::Lease, polls::Polls};
-use crate::world::JobId;
+use crate::{
+    actors::{lease::Lease, polls::Polls},
+    world::JobId,
+};
 
 #[derive(Default)]
 pub(super) struct State {

@@ -3,7 +3,7 @@
 use windlass_core::{Cause, Ending, EventKind, Task};
 use windlass_store::Change;
 
-use super::{Invariant, broken};
+use crate::invariants::{Invariant, broken};
 use crate::{
     judge::{Seen, Violation},
     truth::Truth,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[derive(Default)]
-pub(super) struct EveryTaskEnds;
+pub(crate) struct EveryTaskEnds;
 
 impl Invariant for EveryTaskEnds {
     fn see(&mut self, seen: &Seen, _truth: &Truth, _world: &World) -> Result<(), Violation> {

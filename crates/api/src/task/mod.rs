@@ -1,15 +1,34 @@
 //! Tasks: submits, views, and the actions of operators.
 
+mod batch;
+mod bulk;
+mod event;
+mod list;
+mod member;
+mod pause;
+mod rerun;
+mod signal;
+mod status;
+mod why;
+
+pub use batch::*;
+pub use bulk::*;
+pub use event::*;
+pub use list::*;
+pub use member::*;
+pub use pause::*;
+pub use rerun::*;
+pub use signal::*;
+pub use status::*;
+pub use why::*;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    ActionDocument, CurrentStep, MemberCounts, OnFailure, Payload, RetryBy, Span, StepDocument, StepStatus,
-    TaskStatus, UniqueDocument,
-};
+use crate::{ActionDocument, OnFailure, Payload, RetryBy, Span, StepDocument, UniqueDocument};
 
 /// A task to start: the body of `POST /v1/tasks`. It has `flow`, or `steps` of its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::{ActKey, Direction, Ending, EventKind, Parent, Phase, Task, TaskId};
 use windlass_store::Change;
 
-use super::{Invariant, broken};
+use crate::invariants::{Invariant, broken};
 use crate::{
     judge::{Seen, Violation},
     truth::Truth,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[derive(Default)]
-pub(super) struct Children {
+pub(crate) struct Children {
     /// The child task of each attempt that has one.
     by_attempt: BTreeMap<(TaskId, ActKey, u32), TaskId>,
     /// All children of a task.

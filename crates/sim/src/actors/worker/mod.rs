@@ -1,17 +1,16 @@
 //! Workers that behave like the client library: they keep a poll open, send reports concurrently, and stop
 //! attempts when they cannot renew their lease.
 
+mod state;
+
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
 use windlass_core::{Millis, Name};
 use windlass_engine::{EngineError, Exchange, ExchangeAnswer, HandedOut, ReportStatus, Said, WorkerReport};
 use windlass_store::{AttemptId, ClaimRequest, SessionId, Signal, WorkerState};
 
-use super::{
-    commands,
-    lease::Lease,
-    worker_state::{Outgoing, Run, Sent, State},
-};
+use self::state::{Outgoing, Run, Sent, State};
+use super::{commands, lease::Lease};
 use crate::{
     config::WorkerConfig,
     judge::Seen,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use windlass_core::{Event, EventKind, Task, TaskId};
 use windlass_store::Change;
 
-use super::{Invariant, broken};
+use crate::invariants::{Invariant, broken};
 use crate::{
     judge::{Seen, Violation},
     truth::{Known, Truth},
@@ -17,7 +17,7 @@ use crate::{
 const IN_THE_MAKING_MS: u64 = 10_000;
 
 #[derive(Default)]
-pub(super) struct PausedTasks {
+pub(crate) struct PausedTasks {
     since: BTreeMap<TaskId, u64>,
 }
 

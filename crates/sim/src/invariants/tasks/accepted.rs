@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use windlass_core::TaskId;
 use windlass_store::Change;
 
-use super::{Invariant, broken};
+use crate::invariants::{Invariant, broken};
 use crate::{
     judge::{Seen, Violation},
     truth::Truth,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Default)]
-pub(super) struct AcceptedTasks {
+pub(crate) struct AcceptedTasks {
     by_key: BTreeMap<[u8; 32], TaskId>,
 }
 
