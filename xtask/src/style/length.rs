@@ -1,15 +1,20 @@
-//! The length of source files. A file of one main type or rule has 100 to 200 lines; one above the limit is two
-//! things in one.
+//! The length of source files, and the number of them in a folder. A file of one main type or rule has 100 to 200 lines; one
+//! above the limit is two things in one. In a folder with too many files nobody finds the one to change.
+
+use std::collections::BTreeMap;
 
 use crate::{findings::Findings, workspace::Workspace};
 
 /// Lines of a source file, its tests not counted.
 const LINES_MAX: usize = 400;
 
+/// Source files in one folder, without those in inner folders.
+const FILES_MAX: usize = 25;
+
 /// Files that may be longer, and why each is one thing nevertheless.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
-/// Checks the length of every source file.
+/// Checks the length of every source file, and the number of files in every folder of sources.
 pub(super) fn check(workspace: &Workspace, files: &[String]) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     for path in files.iter().filter(|path| is_source(path)) {
@@ -30,7 +35,22 @@ pub(super) fn check(workspace: &Workspace, files: &[String]) -> anyhow::Result<F
     for (path, _) in EXCEPTIONS.iter().filter(|(path, _)| !files.iter().any(|file| file == path)) {
         findings.add(path, "is not there: take it off the exceptions in xtask/src/style/length.rs");
     }
+    for (folder, count) in crowded(files) {
+        findings.add(
+            folder,
+            format_args!("{count} source files, above {FILES_MAX}: give those of one subject a folder"),
+        );
+    }
     Ok(findings)
+}
+
+/// Folders with too many source files, and how many they have.
+fn crowded(files: &[String]) -> impl Iterator<Item = (&str, usize)> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (folder, _) in files.iter().filter(|path| is_source(path)).filter_map(|path| path.rsplit_once('/')) {
+        *counts.entry(folder).or_default() += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count > FILES_MAX)
 }
 
 fn is_source(path: &str) -> bool {
@@ -53,6 +73,14 @@ fn lines_without_tests(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_with_too_many_files_is_found() {
+        let files =
+            |folder: &str, count: usize| (0..count).map(move |n| format!("{folder}/f{n:02}.rs")).collect();
+        let all: [Vec<String>; 3] = [files("a/src", 26), files("a/src/b", 25), files("a/tests/it", 26)];
+        assert_eq!(crowded(&all.concat()).collect::<Vec<_>>(), [("a/src", 26)]);
+    }
 
     #[test]
     fn tests_are_not_counted() {
