@@ -104,7 +104,7 @@ fn read_flows_of_file(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedF
 
 fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
     if !file.exists() {
-        return Err(FlowError::new("there is no such file or folder".to_owned()));
+        return Err(FlowError::new("there is no such file or folder"));
     }
     let format = Format::of_path(file)?;
     let text =
