@@ -103,9 +103,6 @@ fn read_flows_of_file(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedF
 }
 
 fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
-    if !file.exists() {
-        return Err(FlowError::new("there is no such file or folder"));
-    }
     let format = Format::of_path(file)?;
     let text =
         std::fs::read_to_string(file).map_err(|error| FlowError::new(format!("cannot read it: {error}")))?;
