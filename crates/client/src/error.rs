@@ -75,11 +75,15 @@ impl Error {
         }
     }
 
-    /// Whether the server does not accept the access token: it is missing, unknown, revoked or expired.
+    /// Whether the server does not accept the access token: it is missing, unknown, revoked or expired, or does not allow
+    /// the call.
     #[must_use]
     pub fn refuses_token(&self) -> bool {
         // A server that has refused many tokens of an address still accepts valid ones.
-        matches!(self, Self::Refused(problem) if problem.status == 401 || problem.name() == "too-many-failures")
+        matches!(
+            self,
+            Self::Refused(problem) if matches!(problem.status, 401 | 403) || problem.name() == "too-many-failures"
+        )
     }
 
     /// What TLS refuses, if that is why the server is unreachable.

@@ -49,7 +49,8 @@ fn refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refusal> {
 fn advice(refusal: &Refusal) -> Option<&'static str> {
     Some(match refusal {
         Refusal::InvalidCertificate(error) => match error {
-            CertificateError::UnknownIssuer => {
+            // A signature is bad if another CA of the same name is trusted here.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "no CA that is trusted here has issued the server's certificate: name the file with its CA certificate \
                  (--ca-file, WINDLASS_CA_FILE)"
             }
@@ -62,7 +63,7 @@ fn advice(refusal: &Refusal) -> Option<&'static str> {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 "the server's certificate is not valid yet: check the clock of this machine"
             }
-            _ => return None,
+            _ => "the server's certificate cannot be accepted: give the server another one",
         },
         Refusal::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the server speaks no TLS at this address: use http://, or the address where it does"

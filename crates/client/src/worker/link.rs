@@ -98,7 +98,8 @@ impl Link {
         if !self.polls.wants(state.free) || !self.poll_line.may_call(state.now) {
             return;
         }
-        let wait = self.lease.poll_wait();
+        // After an outage the lease may soon be over: an answer at once renews it.
+        let wait = if self.outage.is_on() { Duration::ZERO } else { self.lease.poll_wait() };
         let call = self.counterpart.poll(state, wait, self.lease.poll_timeout(wait), Asks::ForAttempts);
         let Some((number, call)) = call else { return };
         self.calls.push(call);

@@ -14,7 +14,7 @@ const READ_TOKEN_EVERY: Duration = Duration::from_secs(1);
 enum Cause {
     /// The server is unavailable or overloaded.
     Unavailable,
-    /// The server does not accept the token.
+    /// The server does not accept the token, or not for the queues of the worker.
     Token,
     /// It did not accept an earlier token than the present one.
     EarlierToken,
@@ -69,6 +69,11 @@ impl Outage {
             token_read_at: None,
             token_due: None,
         }
+    }
+
+    /// Whether the last call failed.
+    pub(super) fn is_on(&self) -> bool {
+        self.cause.is_some()
     }
 
     /// A call succeeded.

@@ -132,6 +132,8 @@ pub(crate) struct Book {
     /// Access tokens that are not valid, and how many calls had one.
     pub(crate) revoked: HashSet<String>,
     pub(crate) calls_revoked: usize,
+    /// They are valid, but do not allow the call.
+    pub(crate) revoked_are_limited: bool,
     /// Answer requests for what is kept with this refusal.
     pub(crate) refuse_kept: Option<Problem>,
     /// Find final reports of these tokens malformed while they say `succeeded`.
@@ -191,12 +193,11 @@ async fn exchange(
     let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
     if token.is_some_and(|token| desk.book().revoked.contains(token)) {
         desk.change(|book| book.calls_revoked += 1);
-        return refused(Problem::new(
-            401,
-            "unauthorized",
-            "Unauthorized",
-            "the token is not valid: it was revoked",
-        ));
+        return refused(if desk.book().revoked_are_limited {
+            Problem::new(403, "forbidden", "Forbidden", "the token is limited to another queue")
+        } else {
+            Problem::new(401, "unauthorized", "Unauthorized", "the token is not valid: it was revoked")
+        });
     }
     let refusal = {
         let mut book = desk.book();

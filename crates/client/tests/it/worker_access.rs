@@ -99,6 +99,17 @@ async fn a_worker_with_a_revoked_token_calls_seldom_and_keeps_its_report_until_t
 }
 
 #[tokio::test]
+async fn a_worker_whose_token_is_limited_to_other_queues_takes_the_one_that_replaces_it() {
+    let busy = Busy::start().await;
+    busy.server.desk.change(|book| book.revoked_are_limited = true);
+    busy.revoke("first");
+    busy.gate.add_permits(1);
+    busy.server.desk.until("a refusal", |book| book.calls_revoked > 0).await;
+    fs::write(&busy.file, "second").unwrap();
+    busy.reported().await;
+}
+
+#[tokio::test]
 async fn a_wrong_token_in_the_file_is_tried_once_and_the_right_one_after_it() {
     let busy = Busy::start().await;
     busy.revoke("first");

@@ -98,6 +98,7 @@ async fn a_server_that_was_killed_and_started_again_hears_at_once_what_the_worke
     holding.sort();
     assert!(holding == ["long", "short"] || holding.len() == 1, "{holding:?}");
     assert_eq!(poll.worker.as_ref().unwrap().name, "test");
+    assert_eq!(poll.wait_ms, 0, "the lease may soon be over: an answer at once renews it");
 }
 
 #[tokio::test]

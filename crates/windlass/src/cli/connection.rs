@@ -95,8 +95,11 @@ impl ConnectionArgs {
     /// As [`client`](Self::client), and when the file with the token cannot be read or is empty.
     pub(crate) fn client_with_token(&self) -> anyhow::Result<Client> {
         let client = self.client()?;
-        match (&self.token_file, self.token()?) {
-            (Some(file), _) => Ok(client.with_token_file(file)?),
+        match (&self.token_file, self.given_token()) {
+            // Read once: the file may be a pipe.
+            (Some(file), _) => {
+                client.with_token_file(file).map_err(|error| UsageError(error.to_string()).into())
+            }
             (None, Some(token)) => Ok(client.with_token(token)),
             (None, None) => Ok(client),
         }
@@ -118,8 +121,13 @@ impl ConnectionArgs {
     pub(crate) fn token(&self) -> anyhow::Result<Option<String>> {
         match &self.token_file {
             Some(file) => read_given_secret(file, "token").map(Some),
-            None => Ok(self.token.clone().filter(|token| !token.is_empty())),
+            None => Ok(self.given_token()),
         }
+    }
+
+    /// The token from the option or the variable.
+    fn given_token(&self) -> Option<String> {
+        self.token.clone().filter(|token| !token.is_empty())
     }
 
     /// The output, for commands that need no server.

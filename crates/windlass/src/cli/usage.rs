@@ -1,7 +1,7 @@
 //! Environment variables of options: usage errors that name them, and variables that are almost one of them.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     ffi::{OsStr, OsString},
 };
@@ -93,16 +93,26 @@ pub(super) fn warn_of_misspelt_variables() {
 /// Of these variables those that are almost one that has a meaning, each with that one.
 fn misspelt(names: impl IntoIterator<Item = String>) -> Vec<(String, String)> {
     let mut known: BTreeSet<String> = BTreeSet::from([FILTER_VARIABLE.to_owned()]);
-    each_variable(&command(), &mut |_, variable| {
-        known.extend(variable.to_str().map(str::to_owned));
+    // A variable has not always the name of its option.
+    let mut of_options: BTreeMap<String, String> = BTreeMap::new();
+    each_variable(&command(), &mut |option, variable| {
+        let Some(variable) = variable.to_str() else { return };
+        known.insert(variable.to_owned());
+        if let Some(long) = option.get_long() {
+            of_options.insert(long.replace('-', "_").to_uppercase(), variable.to_owned());
+        }
     });
     let known: Vec<&str> = known.iter().filter_map(|name| name.strip_prefix(variables::PREFIX)).collect();
     let of_server = known.iter().filter_map(|name| name.strip_prefix(SERVER));
     let candidates: Vec<&str> = known.iter().copied().chain(of_server).collect();
+    let of_option = |own: &str| of_options.get(own.strip_prefix(SERVER).unwrap_or(own)).cloned();
     let meant = |name: String| {
         let own = name.strip_prefix(variables::PREFIX)?;
         if known.contains(&own) || variables::names_a_key(&name) || own.starts_with(OF_KUBERNETES) {
             return None;
+        }
+        if let Some(meant) = of_option(own) {
+            return Some((name, meant));
         }
         let near = nearest(own, candidates.iter().copied())?;
         let server = if known.contains(&near) { "" } else { SERVER };
@@ -127,6 +137,9 @@ mod tests {
             ("WINDLASS_SERVER_LISTNE", "WINDLASS_SERVER_LISTEN"),
             ("WINDLASS_LOG_LEVEL", "WINDLASS_LOG"),
             ("WINDLASS_TOKEN_FIEL", "WINDLASS_TOKEN_FILE"),
+            ("WINDLASS_REQUIRE_TOKENS", "WINDLASS_ACCESS_TOKENS"),
+            ("WINDLASS_SERVER_REQUIRE_TOKENS", "WINDLASS_ACCESS_TOKENS"),
+            ("WINDLASS_ADMIN_TOKEN_FILE", "WINDLASS_ACCESS_ADMIN_TOKEN_FILE"),
         ] {
             assert_eq!(of(&[name]), [(name.to_owned(), meant.to_owned())]);
         }

@@ -154,10 +154,15 @@ fn the_right_certificate_and_token_work_and_others_are_refused() {
 fn a_worker_that_cannot_trust_its_server_ends_at_its_start_like_a_command() {
     let dir = folder();
     make_authority(dir.path(), "stranger");
+    // One of the same name, as after somebody has made the CA again.
+    let again = tempfile::tempdir().unwrap();
+    make_authority(again.path(), "authority");
+    fs::copy(again.path().join("authority.pem"), dir.path().join("again.pem")).unwrap();
     let mut site = encrypted(dir, &[]);
     let (url, other_name) = (site.url.clone(), site.url.replace("127.0.0.1", "localhost"));
     for (url, authority, why) in [
         (&*url, "stranger.pem", "no CA that is trusted here has issued the server's certificate"),
+        (&url, "again.pem", "no CA that is trusted here has issued the server's certificate"),
         (&other_name, "authority.pem", "the server's certificate is for another host name"),
     ] {
         let log = site.path("worker.log");

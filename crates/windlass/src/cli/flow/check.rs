@@ -103,6 +103,9 @@ fn read_flows_of_file(file: &Path, folders: &[Catalogue]) -> Vec<Result<CheckedF
 }
 
 fn read(file: &Path) -> Result<Vec<flowfile::Source>, FlowError> {
+    if !file.exists() {
+        return Err(FlowError::new("there is no such file or folder".to_owned()));
+    }
     let format = Format::of_path(file)?;
     let text =
         std::fs::read_to_string(file).map_err(|error| FlowError::new(format!("cannot read it: {error}")))?;
@@ -334,6 +337,9 @@ steps: [{name: drop, run: mysql.drop_instance}]
     DIR/two.yaml:5:32: error: `when`: it ends where a value should be (column 4 of the expression)
     "#);
         let missing = read_flows(Path::new("no/such.yaml"), &[]);
-        assert!(line(&missing[0], Style::PLAIN).starts_with("no/such.yaml: error: cannot read it: "));
+        assert!(
+            line(&missing[0], Style::PLAIN)
+                .starts_with("no/such.yaml: error: there is no such file or folder")
+        );
     }
 }
