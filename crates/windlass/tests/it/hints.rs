@@ -34,6 +34,16 @@ fn next(lines: &mpsc::Receiver<String>, text: &str) -> Option<String> {
     }
 }
 
+/// Starts a command that waits, as the last child of the site. Gives the lines of its standard output and standard error.
+fn start_waiting(site: &mut Site, arguments: &[&str]) -> (mpsc::Receiver<String>, mpsc::Receiver<String>) {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env("WINDLASS_SERVER", &site.url).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut waiting = command.spawn().unwrap();
+    let streams = (lines(waiting.stdout.take().unwrap()), lines(waiting.stderr.take().unwrap()));
+    site.children.push(waiting);
+    streams
+}
+
 /// The standard error of a command that must not go well.
 fn refused(output: &Output) -> String {
     assert_ne!(output.status.code(), Some(0), "{output:?}");
@@ -128,15 +138,7 @@ fn who_waits_hears_once_that_the_server_is_away() {
     let id = site.start_task("lonely");
     let listen = site.url.strip_prefix("http://").unwrap().to_owned();
     for arguments in [&["task", "watch", &id][..], &["task", "start", "lonely", "--wait"]] {
-        let mut waiting = Command::new(PROGRAM)
-            .args(arguments)
-            .env("WINDLASS_SERVER", &site.url)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdout = lines(waiting.stdout.take().unwrap());
-        let stderr = lines(waiting.stderr.take().unwrap());
+        let (stdout, stderr) = start_waiting(&mut site, arguments);
         // Its first line says that it waits.
         stdout.recv_timeout(PATIENCE).unwrap();
 
@@ -158,22 +160,14 @@ fn who_waits_hears_once_that_the_server_is_away() {
             assert_eq!(site.run(&["task", "cancel", task["id"].as_str().unwrap()]).status.code(), Some(0));
         }
         assert_eq!(next(&stderr, "the server"), None, "each is said once");
-        assert_eq!(waiting.wait().unwrap().code(), Some(10));
+        assert_eq!(site.children.pop().unwrap().wait().unwrap().code(), Some(10));
     }
 }
 
 #[test]
 fn who_waits_reads_once_why_the_task_does_not_move() {
-    let site = Site::start();
-    let mut waiting = Command::new(PROGRAM)
-        .args(["task", "start", "lonely", "--wait"])
-        .env("WINDLASS_SERVER", &site.url)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdout = lines(waiting.stdout.take().unwrap());
-    let stderr = lines(waiting.stderr.take().unwrap());
+    let mut site = Site::start();
+    let (stdout, stderr) = start_waiting(&mut site, &["task", "start", "lonely", "--wait"]);
     let id = stdout.recv_timeout(PATIENCE).unwrap();
     for (waits_for, change) in [("no worker is connected", "pause"), ("The task was paused", "cancel")] {
         let line = stderr.recv_timeout(PATIENCE).unwrap();
@@ -182,6 +176,6 @@ fn who_waits_reads_once_why_the_task_does_not_move() {
         assert_eq!(site.run(&["task", change, &id]).status.code(), Some(0));
     }
     assert_eq!(stderr.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected), "each is said once");
-    assert_eq!(waiting.wait().unwrap().code(), Some(10));
+    assert_eq!(site.children.pop().unwrap().wait().unwrap().code(), Some(10));
     assert!(stdout.iter().any(|line| line.starts_with("cancelled")));
 }
