@@ -22,12 +22,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         filters: vec!["+/run".to_owned()],
         version: MqttVersion::V3,
     };
-    let network = Mqtt::open(&url, settings)?;
+    let network = Mqtt::open(&url, settings)?.connect().await?;
     let (mut jobs, mut printed, mut printed_at) = (0_u64, 0, Instant::now());
     loop {
         let messages = network.receive(AT_ONCE, PRINT_EVERY).await?;
         let answers: Vec<DeviceCommand> = messages.iter().filter_map(answer).collect();
-        for outcome in network.publish(&answers).await {
+        for outcome in network.publish(&answers).await? {
             outcome?;
         }
         let receipts: Vec<u64> = messages.iter().map(|message| message.receipt).collect();

@@ -1,38 +1,48 @@
 //! The port of a network of devices: messages to topics, and messages from topics.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
 use crate::BrokerError;
 
-/// A network of devices. It connects again after a lost connection: a call while it is unavailable fails, and the next one
-/// tries again.
+/// A network of devices, to which one connection is open at a time.
 #[async_trait]
 pub trait DeviceNetwork: Send + Sync + 'static {
     /// Its name for log messages: its URL without user and password.
     fn name(&self) -> &str;
 
-    /// Connects and subscribes, unless it is connected.
+    /// The open connection. Connects and subscribes if there is none.
     ///
     /// # Errors
     /// When the broker is unavailable or refuses.
-    async fn connect(&self) -> Result<(), BrokerError>;
+    async fn connect(&self) -> Result<Arc<dyn DeviceConnection>, BrokerError>;
 
+    /// Closes the connection. The broker keeps what comes meanwhile.
+    async fn disconnect(&self);
+}
+
+/// A connection to a network of devices. It ends with its first failure: every later call fails and has no effect, and
+/// [`DeviceNetwork::connect`] makes another one.
+#[async_trait]
+pub trait DeviceConnection: Send + Sync + 'static {
     /// Publishes messages concurrently, and returns when the broker has acknowledged each, or the connection was lost. A
     /// message that could not be confirmed may have arrived nevertheless.
     ///
     /// Returns one outcome per message, in their order.
-    async fn publish(&self, messages: &[DeviceCommand]) -> Vec<Result<(), BrokerError>>;
+    ///
+    /// # Errors
+    /// When the connection was over before: nothing was sent.
+    async fn publish(&self, messages: &[DeviceCommand]) -> Result<Vec<Result<(), BrokerError>>, BrokerError>;
 
     /// Waits up to `wait` for messages, and returns up to `max` of them; none after that time. Dropping the future loses
     /// none.
     ///
     /// # Errors
-    /// When the connection was lost; the next call connects again. Messages that were not acknowledged come again.
+    /// When the connection is lost. Messages that were not acknowledged come again over the next one.
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError>;
 
-    /// Acknowledges messages: they do not come again.
+    /// Acknowledges messages of this connection: they do not come again.
     ///
     /// # Errors
     /// When this is uncertain: they may come again.
@@ -41,11 +51,8 @@ pub trait DeviceNetwork: Send + Sync + 'static {
     /// Subscribes again: what the broker has kept comes again, as after a new connection.
     ///
     /// # Errors
-    /// When the connection was lost: the next one subscribes anyway.
+    /// When the connection is lost: the next one subscribes anyway.
     async fn refresh(&self) -> Result<(), BrokerError>;
-
-    /// Closes the connection. The broker keeps what comes meanwhile.
-    async fn disconnect(&self);
 }
 
 /// A message to a device.
@@ -66,6 +73,6 @@ pub struct DeviceMessage {
     pub payload: Vec<u8>,
     /// Whether the broker had kept it: it was published before this client subscribed.
     pub retained: bool,
-    /// What it is acknowledged by.
+    /// What it is acknowledged by, over the connection that it came by.
     pub receipt: u64,
 }

@@ -50,7 +50,7 @@ pub(crate) use self::redis::Machinery as RedisMachinery;
 pub use self::redis::Redis;
 pub use connect::{connect, result_backend, signature_broker, survey};
 pub use dead::{REASON_HEADER, bury};
-pub use devices::{DeviceCommand, DeviceMessage, DeviceNetwork};
+pub use devices::{DeviceCommand, DeviceConnection, DeviceMessage, DeviceNetwork};
 pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;

@@ -45,13 +45,10 @@ const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(2);
 /// How long a disconnect may take.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Receipts of a connection begin with its number: those of earlier ones have no effect.
-const RECEIPT_BITS: u32 = 16;
-
 /// A connection.
 pub(super) struct Link {
     client: Client,
-    number: u64,
+    filters: Vec<String>,
     opened_at: Instant,
     shared: Arc<Shared>,
     received: tokio::sync::Mutex<mpsc::UnboundedReceiver<DeviceMessage>>,
@@ -97,11 +94,7 @@ impl Shared {
 
 impl Link {
     /// Connects and subscribes.
-    pub(super) async fn open(
-        address: &Address,
-        settings: &MqttSettings,
-        number: u64,
-    ) -> Result<Self, BrokerError> {
+    pub(super) async fn open(address: &Address, settings: &MqttSettings) -> Result<Self, BrokerError> {
         let (client, mut events) = protocol::client(address, settings)?;
         while !matches!(events.next().await?, Happening::Connected) {}
         let (subscribed, is_subscribed) = oneshot::channel();
@@ -113,10 +106,10 @@ impl Link {
             state: Mutex::default(),
         });
         let (sender, received) = mpsc::unbounded_channel();
-        let task = tokio::spawn(drive(events, number, shared.clone(), sender, subscribed));
+        let task = tokio::spawn(drive(events, shared.clone(), sender, subscribed));
         let link = Self {
             client,
-            number,
+            filters: settings.filters.clone(),
             opened_at: Instant::now(),
             shared,
             received: tokio::sync::Mutex::new(received),
@@ -145,12 +138,12 @@ impl Link {
     }
 
     /// Subscribes again.
-    pub(super) async fn subscribe(&self, settings: &MqttSettings) -> Result<(), BrokerError> {
-        self.client.subscribe(&settings.filters).await.map_err(|_| self.error())
+    pub(super) async fn subscribe(&self) -> Result<(), BrokerError> {
+        self.client.subscribe(&self.filters).await.map_err(|_| self.error())
     }
 
-    /// Publishes a message. The receiver gets the answer, or ends when the connection is lost.
-    pub(super) async fn publish(
+    /// Sends a message. The receiver gets the answer, or ends when the connection is lost.
+    pub(super) fn send(
         &self,
         message: &DeviceCommand,
     ) -> Result<oneshot::Receiver<Result<(), BrokerError>>, BrokerError> {
@@ -171,11 +164,7 @@ impl Link {
     }
 
     /// Waits for messages.
-    pub(super) async fn receive(
-        &self,
-        max: usize,
-        wait: Duration,
-    ) -> Result<Vec<DeviceMessage>, BrokerError> {
+    pub(super) async fn next(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError> {
         let mut received = self.received.lock().await;
         let mut messages = Vec::new();
         let first = timeout(wait, received.recv()).await;
@@ -199,10 +188,10 @@ impl Link {
         Ok(messages)
     }
 
-    /// Acknowledges messages of this connection.
-    pub(super) async fn acknowledge(&self, receipts: &[u64]) -> Result<(), BrokerError> {
-        for receipt in receipts.iter().filter(|receipt| **receipt >> RECEIPT_BITS == self.number) {
-            let Ok(pkid @ 1..) = u16::try_from(receipt & ((1 << RECEIPT_BITS) - 1)) else { continue };
+    /// Acknowledges messages.
+    pub(super) async fn confirm(&self, receipts: &[u64]) -> Result<(), BrokerError> {
+        for receipt in receipts {
+            let Ok(pkid @ 1..) = u16::try_from(*receipt) else { continue };
             self.client.acknowledge(pkid).await.map_err(|_| self.error())?;
         }
         Ok(())
@@ -234,7 +223,6 @@ impl Drop for Link {
 /// Drives a connection until its first error.
 async fn drive(
     mut events: Events,
-    number: u64,
     shared: Arc<Shared>,
     sender: mpsc::UnboundedSender<DeviceMessage>,
     subscribed: oneshot::Sender<()>,
@@ -243,7 +231,7 @@ async fn drive(
     let error = loop {
         match events.next().await {
             Ok(Happening::Received { topic, payload, retained, pkid }) => {
-                let receipt = number << RECEIPT_BITS | u64::from(pkid);
+                let receipt = u64::from(pkid);
                 let payload = payload[..payload.len().min(PAYLOAD_BYTES_MAX)].to_vec();
                 let message = DeviceMessage { topic, payload, retained, receipt };
                 let bytes = bytes(&message);

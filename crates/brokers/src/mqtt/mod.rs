@@ -1,9 +1,8 @@
 //! MQTT 3.1.1 and 5, as a network of devices.
 //!
 //! One client with a fixed id and a persistent session: the broker keeps messages for it while it is disconnected. Messages are
-//! acknowledged by the caller, so those that were not come again after a reconnect. A connection ends with its first error,
-//! and the next call makes another one. What was published and not acknowledged by then is reported as an error: the
-//! caller publishes it again, under the same ids.
+//! acknowledged by the caller, so those that were not come again after a reconnect. A connection ends with its first error.
+//! What was published and not acknowledged by then is reported as an error: the caller publishes it again, under the same ids.
 //!
 //! | file | concern |
 //! |---|---|
@@ -21,7 +20,7 @@ use async_trait::async_trait;
 use tokio::{sync::Mutex, time::timeout};
 
 use self::{address::Address, link::Link};
-use crate::{BrokerError, DeviceCommand, DeviceMessage, DeviceNetwork, tls};
+use crate::{BrokerError, DeviceCommand, DeviceConnection, DeviceMessage, DeviceNetwork, tls};
 
 /// How long the broker may take to accept a connection, or to acknowledge what is published.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,8 +57,8 @@ pub struct Mqtt {
     name: String,
     address: Address,
     settings: MqttSettings,
-    /// The connection, and how many there were. Locked while one is made.
-    link: Mutex<(Option<Arc<Link>>, u64)>,
+    /// The last connection. Locked while one is made.
+    link: Mutex<Option<Arc<Link>>>,
 }
 
 impl Mqtt {
@@ -77,33 +76,7 @@ impl Mqtt {
         if let Some(files) = &address.tls {
             tls::configuration(files)?;
         }
-        Ok(Self { name: address.name(), address, settings, link: Mutex::new((None, 0)) })
-    }
-
-    /// The connection, if it works.
-    async fn link(&self) -> Result<Arc<Link>, BrokerError> {
-        let mut link = self.link.lock().await;
-        if let Some(alive) = link.0.as_ref().filter(|link| link.is_alive()) {
-            return Ok(alive.clone());
-        }
-        // Two clients with one id would end each other's connection as fast as they can connect.
-        if let Some(lost) = link.0.as_ref().filter(|lost| lost.age() < RECONNECT_AFTER) {
-            return Err(lost.error());
-        }
-        link.0 = None;
-        link.1 += 1;
-        let opened = timeout(ANSWER_TIMEOUT, Link::open(&self.address, &self.settings, link.1)).await;
-        let opened = opened.map_err(|_| {
-            BrokerError::Unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))
-        })??;
-        let opened = Arc::new(opened);
-        link.0 = Some(opened.clone());
-        Ok(opened)
-    }
-
-    /// The connection, unless it is lost.
-    async fn open_link(&self) -> Option<Arc<Link>> {
-        self.link.lock().await.0.clone().filter(|link| link.is_alive())
+        Ok(Self { name: address.name(), address, settings, link: Mutex::default() })
     }
 }
 
@@ -113,57 +86,66 @@ impl DeviceNetwork for Mqtt {
         &self.name
     }
 
-    async fn connect(&self) -> Result<(), BrokerError> {
-        self.link().await.map(drop)
+    async fn connect(&self) -> Result<Arc<dyn DeviceConnection>, BrokerError> {
+        let mut link = self.link.lock().await;
+        if let Some(alive) = link.as_ref().filter(|link| link.is_alive()) {
+            return Ok(alive.clone());
+        }
+        // Two clients with one id would end each other's connection as fast as they can connect.
+        if let Some(lost) = link.as_ref().filter(|lost| lost.age() < RECONNECT_AFTER) {
+            return Err(lost.error());
+        }
+        *link = None;
+        let opened = timeout(ANSWER_TIMEOUT, Link::open(&self.address, &self.settings)).await;
+        let opened = opened.map_err(|_| {
+            BrokerError::Unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))
+        })??;
+        Ok(link.insert(Arc::new(opened)).clone())
     }
 
-    async fn publish(&self, messages: &[DeviceCommand]) -> Vec<Result<(), BrokerError>> {
-        let link = match self.link().await {
-            Ok(link) => link,
-            Err(error) => return messages.iter().map(|_| Err(error.clone())).collect(),
-        };
-        let mut waiting = Vec::with_capacity(messages.len());
-        for message in messages {
-            waiting.push(match check(message) {
-                Ok(()) => link.publish(message).await,
-                Err(error) => Err(error),
-            });
+    async fn disconnect(&self) {
+        if let Some(link) = self.link.lock().await.take() {
+            link.end().await;
         }
+    }
+}
+
+#[async_trait]
+impl DeviceConnection for Link {
+    async fn publish(&self, messages: &[DeviceCommand]) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        if !self.is_alive() {
+            return Err(self.error());
+        }
+        let send = |message| check(message).and_then(|()| self.send(message));
+        let waiting: Vec<_> = messages.iter().map(send).collect();
         let mut outcomes = Vec::with_capacity(messages.len());
-        for published in waiting {
-            outcomes.push(match published {
+        for sent in waiting {
+            outcomes.push(match sent {
                 Ok(acknowledged) => match timeout(ANSWER_TIMEOUT, acknowledged).await {
                     Ok(Ok(answer)) => answer,
-                    Ok(Err(_)) => Err(link.error()),
+                    Ok(Err(_)) => Err(self.error()),
                     Err(_) => {
-                        link.close();
+                        self.close();
                         Err(BrokerError::Unreachable("it acknowledges nothing".to_owned()))
                     }
                 },
                 Err(error) => Err(error),
             });
         }
-        outcomes
+        Ok(outcomes)
     }
 
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError> {
-        self.link().await?.receive(max, wait).await
+        if self.is_alive() { self.next(max, wait).await } else { Err(self.error()) }
     }
 
     async fn acknowledge(&self, receipts: &[u64]) -> Result<(), BrokerError> {
         // After a lost connection all of them come again.
-        let Some(link) = self.open_link().await else { return Ok(()) };
-        link.acknowledge(receipts).await
+        if self.is_alive() { self.confirm(receipts).await } else { Ok(()) }
     }
 
     async fn refresh(&self) -> Result<(), BrokerError> {
-        self.link().await?.subscribe(&self.settings).await
-    }
-
-    async fn disconnect(&self) {
-        if let Some(link) = self.link.lock().await.0.take() {
-            link.end().await;
-        }
+        self.subscribe().await
     }
 }
 

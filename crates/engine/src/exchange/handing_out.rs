@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_core::{Action, Attempt, Command, Failure, Millis, Name, Outcome, Report, TaskId, Timestamp};
+use windlass_core::{
+    Action, Attempt, Command, Failure, Free, Millis, Name, Outcome, Report, TaskId, Timestamp, when_free,
+};
 use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
 use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
@@ -235,7 +237,8 @@ impl<'a> Hand<'a> {
     }
 
     /// Accepts attempts whose claim the store did not confirm: the session has claimed them at one of those times, and
-    /// was not given them yet. Returns their number.
+    /// was not given them yet. Those that must not start any more are left to [`Engine::compare`]. Returns the number of the
+    /// others.
     async fn take_in_unanswered(&mut self, now: Now) -> Result<u32, StoreError> {
         let times = {
             let mut sessions = self.engine.sessions.lock();
@@ -256,6 +259,13 @@ impl<'a> Hand<'a> {
                 times.contains_key(&claimed.at) && !local.given.contains_key(&claimed.id) && !is_here
             });
         }
+        let ids: Vec<AttemptId> = held.iter().map(|claimed| claimed.id).collect();
+        // The claims may be old: their tasks may be paused since.
+        let tasks = self.engine.heads_of(&ids).await?;
+        held.retain(|claimed| {
+            let task = tasks.get(&claimed.id.task).map(|loaded| &loaded.task);
+            task.is_none_or(|task| when_free(task, claimed.id.key) == Free::HandOut)
+        });
         self.found.extend(held.iter().map(|claimed| claimed.id));
         self.take_in(&held).await?;
         Ok(u32::try_from(held.len()).unwrap_or(u32::MAX))

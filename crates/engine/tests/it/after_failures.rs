@@ -286,6 +286,31 @@ fn a_claim_whose_answer_was_lost_reaches_the_next_poll() {
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
 }
 
+#[test]
+fn a_claim_whose_answer_was_lost_is_not_given_after_its_task_was_paused() {
+    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
+    let world = World::over(faulty.clone(), 1);
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    let mut worker = world.worker(1);
+    faulty.fail(Some(Verb::Claim));
+    let call = worker.call(0);
+    assert!(world.drive(world.engine.exchange(call, world.now())).is_err());
+    faulty.fail(None);
+    world.drive(world.engine.tell(id, Command::Pause { by: None })).unwrap();
+    for _ in 0..30 {
+        assert!(worker.poll().attempts.is_empty(), "nothing of a paused task is handed out");
+        world.be_heard();
+        world.pass(500);
+    }
+    assert_eq!(world.status(id), "Paused: Ready");
+    world.drive(world.engine.tell(id, Command::Resume { by: None })).unwrap();
+    world.serve();
+    let attempt = worker.poll().attempts.pop().expect("it was released");
+    assert_eq!((attempt.id.attempt, world.task(id).state.steps[0].forward.deaths), (1, 0));
+    assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+}
+
 /// Every call hands out to all polls that wait. Its connection may close while the store claims for another worker.
 #[test]
 fn what_was_claimed_by_a_call_that_went_away_reaches_the_poll_that_it_was_for() {

@@ -14,6 +14,8 @@ use windlass_store::{
     memory::MemorySink, resident::Resident, stored,
 };
 
+mod jobs;
+
 use crate::world::{World, flow, ok};
 
 fn name(text: &str) -> Name {

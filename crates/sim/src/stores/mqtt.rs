@@ -33,7 +33,7 @@ pub(crate) struct Published {
     pub(crate) topic: String,
     pub(crate) task: TaskId,
     pub(crate) attempt: u64,
-    /// The numbers of the messages that waited when this server came, and that it has not received yet.
+    /// The numbers of the messages that waited when this connection was made, and that were not received over it yet.
     pub(crate) unheard: Vec<u64>,
 }
 
@@ -65,7 +65,7 @@ struct Session {
     waiting: VecDeque<Kept>,
     /// Received and not acknowledged, by number.
     received: BTreeMap<u64, Kept>,
-    /// The messages that waited when the present server came, and that it has not received yet.
+    /// The messages that waited when the connection was made, and that were not received over it yet.
     unheard: BTreeSet<u64>,
 }
 
@@ -215,8 +215,7 @@ impl Mqtt {
     }
 
     /// A server connects and subscribes: the connection that was open ends, and what was not acknowledged comes again.
-    /// `is_first`: it was not connected until now, or has left.
-    pub(super) fn open(&self, is_first: bool) -> Option<(u64, Arc<Signal>)> {
+    pub(super) fn open(&self) -> Option<(u64, Arc<Signal>)> {
         let mut inner = self.inner();
         if inner.is_down {
             return None;
@@ -228,9 +227,7 @@ impl Mqtt {
         let session = inner.session.get_or_insert_default();
         let again = std::mem::take(&mut session.received);
         again.into_values().rev().for_each(|kept| session.waiting.push_front(kept));
-        if is_first {
-            session.unheard = session.waiting.iter().map(|kept| kept.number).collect();
-        }
+        session.unheard = session.waiting.iter().map(|kept| kept.number).collect();
         inner.send_retained();
         inner.journal.add(Entry::Mqtt(MqttEvent::Connected));
         Some(link)

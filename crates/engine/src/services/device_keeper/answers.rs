@@ -1,10 +1,10 @@
 //! Messages from devices: status, answers to jobs, and everything else, which is kept for searches.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::json;
-use windlass_brokers::DeviceMessage;
+use windlass_brokers::{DeviceConnection, DeviceMessage};
 use windlass_core::{
     Act, ActKey, ActState, Device, Failure, Json, Millis, Name, Outcome, TaskId, check_answered,
     planted::{Bug, is_planted},
@@ -14,8 +14,8 @@ use windlass_store::{
 };
 
 use super::{
-    CATCH_UP_MAX, DeviceKeeper, KEPT_BYTES_MAX, RECEIVE_WAIT, ROUND_MAX, STANDBY_PAUSE, State, device_of,
-    entry, fence_of_device,
+    CATCH_UP_MAX, DeviceKeeper, Hearing, KEPT_BYTES_MAX, RECEIVE_WAIT, ROUND_MAX, STANDBY_PAUSE, State,
+    device_of, entry, fence_of_device,
 };
 use crate::{EngineError, ReportStatus, Said, WorkerReport, services::leading::Led};
 
@@ -58,8 +58,15 @@ impl DeviceKeeper {
         if !self.hears(clock()) {
             return Ok(STANDBY_PAUSE);
         }
-        let messages = match self.network.receive(ROUND_MAX, RECEIVE_WAIT).await {
-            Ok(messages) => messages,
+        let received = match self.network.connect().await {
+            Ok(connection) => {
+                let messages = connection.receive(ROUND_MAX, RECEIVE_WAIT).await;
+                messages.map(|messages| (connection, messages))
+            }
+            Err(error) => Err(error),
+        };
+        let (connection, messages) = match received {
+            Ok(received) => received,
             Err(error) => {
                 self.has_failed(&error, clock());
                 return Ok(STANDBY_PAUSE);
@@ -68,7 +75,7 @@ impl DeviceKeeper {
         // The messages may have been waited for.
         let now = clock();
         let heard = match self.engine.leads(Service::Devices, now).filter(|_| self.hears(now)) {
-            Some(led) => self.engine.unless_lost(led, self.hear(led, &messages, now).await),
+            Some(led) => self.engine.unless_lost(led, self.hear(led, &connection, &messages, now).await),
             None => Ok(false),
         };
         if !matches!(heard, Ok(true)) {
@@ -85,21 +92,34 @@ impl DeviceKeeper {
         led.is_some() && state.led == led && is_ready
     }
 
-    /// Everything that waited at the network was heard, or this server has heard for long enough.
-    fn catch_up(&self, is_empty: bool, now: Now) {
+    /// Everything that waited at the network was heard over this connection, or this server has heard for long enough.
+    fn catch_up(&self, connection: &Arc<dyn DeviceConnection>, is_empty: bool, now: Now) {
         let mut state = self.state();
-        let since = *state.hears_since.get_or_insert(now.mono);
-        if !state.is_caught_up && (is_empty || now.mono.0 >= since.0.saturating_add(CATCH_UP_MAX.0)) {
-            state.is_caught_up = true;
+        let same = state.hearing.take().filter(|hearing| Arc::ptr_eq(&hearing.connection, connection));
+        let mut hearing = same.unwrap_or_else(|| Hearing {
+            connection: connection.clone(),
+            since: now.mono,
+            is_caught_up: false,
+        });
+        let is_long = now.mono.0 >= hearing.since.0.saturating_add(CATCH_UP_MAX.0);
+        if !hearing.is_caught_up && (is_empty || is_long) {
+            hearing.is_caught_up = true;
             self.stirred.set();
         }
+        state.hearing = Some(hearing);
     }
 
     /// Settles messages. False if they must come again.
-    async fn hear(&self, led: Led, messages: &[DeviceMessage], now: Now) -> Result<bool, EngineError> {
+    async fn hear(
+        &self,
+        led: Led,
+        connection: &Arc<dyn DeviceConnection>,
+        messages: &[DeviceMessage],
+        now: Now,
+    ) -> Result<bool, EngineError> {
         let (mut changes, mut entries, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         if is_planted(Bug::AnswersAcknowledgedEarly) {
-            self.acknowledge(messages, now).await;
+            self.acknowledge(&**connection, messages, now).await;
         }
         let generation;
         {
@@ -155,12 +175,12 @@ impl DeviceKeeper {
             return Ok(false);
         }
         if !is_planted(Bug::AnswersAcknowledgedEarly) {
-            self.acknowledge(messages, now).await;
+            self.acknowledge(&**connection, messages, now).await;
         }
         if !messages.is_empty() {
             self.stirred.set();
         }
-        self.catch_up(messages.is_empty(), now);
+        self.catch_up(connection, messages.is_empty(), now);
         Ok(true)
     }
 
@@ -177,10 +197,10 @@ impl DeviceKeeper {
     }
 
     /// Acknowledges messages. After an error they come again, and change nothing then.
-    async fn acknowledge(&self, messages: &[DeviceMessage], now: Now) {
+    async fn acknowledge(&self, connection: &dyn DeviceConnection, messages: &[DeviceMessage], now: Now) {
         let receipts: Vec<u64> = messages.iter().map(|message| message.receipt).collect();
         if !receipts.is_empty()
-            && let Err(error) = self.network.acknowledge(&receipts).await
+            && let Err(error) = connection.acknowledge(&receipts).await
         {
             self.has_failed(&error, now);
         }

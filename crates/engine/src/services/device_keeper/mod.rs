@@ -31,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_brokers::DeviceNetwork;
+use windlass_brokers::{DeviceConnection, DeviceNetwork};
 use windlass_core::{
     ActKey, AlarmId, AlarmKind, DEVICE_MODULE, Millis, Name, Task, device_of_lock,
     planted::{Bug, is_planted},
@@ -108,11 +108,8 @@ struct State {
     led: Option<Led>,
     /// When this server began, while it does not hear yet.
     hears_after: Option<Millis>,
-    /// Everything that waited at the network when this server began was heard. Before that nothing is published: the answer
-    /// of a job that was published before may be among it.
-    is_caught_up: bool,
-    /// Since when this server hears without a failure.
-    hears_since: Option<Millis>,
+    /// The connection over which this server heard last.
+    hearing: Option<Hearing>,
     /// How often in a row the presence of a device was not what this server knew, up to the number after which it is taken for
     /// damaged.
     conflicts: u32,
@@ -130,6 +127,14 @@ struct State {
     held_at: Option<Millis>,
     /// This server is ending: it does not connect again.
     has_ended: bool,
+}
+
+/// How far this server has heard over a connection.
+struct Hearing {
+    connection: Arc<dyn DeviceConnection>,
+    since: Millis,
+    /// Everything that waited at the network when it was made was heard.
+    is_caught_up: bool,
 }
 
 impl State {
@@ -207,11 +212,14 @@ impl DeviceKeeper {
             // Another server may have led since: this one begins like any other.
             self.stand_by().await;
         }
-        if let Err(error) = self.network.connect().await {
-            self.has_failed(&error, now);
-            self.tell_trouble(now).await?;
-            return Ok(self.trouble.rest(now).unwrap_or(STANDBY_PAUSE));
-        }
+        let connection = match self.network.connect().await {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.has_failed(&error, now);
+                self.tell_trouble(now).await?;
+                return Ok(self.trouble.rest(now).unwrap_or(STANDBY_PAUSE));
+            }
+        };
         if self.state().led.is_none() {
             self.begin(led, now).await?;
         }
@@ -225,11 +233,11 @@ impl DeviceKeeper {
             self.learn(led, now).await?;
         }
         let claimed = self.claim(now).await?;
-        self.catch_up_on_status().await;
+        self.catch_up_on_status(&*connection).await;
         if claimed < ROUND_MAX {
             self.hears_after_claims(now);
         }
-        let published = self.publish(led, now).await?;
+        let published = self.publish(led, &connection, now).await?;
         self.trouble.ends();
         self.tell_trouble(now).await?;
         let goes_on = claimed == ROUND_MAX || published == ROUND_MAX;
@@ -291,7 +299,6 @@ impl DeviceKeeper {
     }
 
     fn has_failed(&self, error: &windlass_brokers::BrokerError, now: Now) {
-        self.catch_up_again();
         if self.trouble.goes_on(error, now) {
             tracing::warn!(network = self.network.name(), %error, "devices cannot be reached; trying again");
         }
@@ -305,16 +312,9 @@ impl DeviceKeeper {
         self.trouble.tell(&self.engine, id, describe, now).await
     }
 
-    /// Nothing is published before what waits at the network is heard.
-    fn catch_up_again(&self) {
-        let mut state = self.state();
-        (state.is_caught_up, state.hears_since) = (false, None);
-    }
-
     /// What was received and not settled comes again, once the devices are read again. The network sends it with the next
     /// connection alone.
     async fn hear_again(&self) {
-        self.catch_up_again();
         self.state().fleet.forget_presence();
         if !is_planted(Bug::AnswersNotHeardAgain) {
             self.network.disconnect().await;

@@ -1,7 +1,9 @@
 //! Publishing jobs to devices that are online.
 
+use std::sync::Arc;
+
 use serde_json::json;
-use windlass_brokers::{BrokerError, DeviceCommand};
+use windlass_brokers::{BrokerError, DeviceCommand, DeviceConnection};
 use windlass_core::{
     JobMessage, Json, Name,
     planted::{Bug, is_planted},
@@ -13,8 +15,13 @@ use crate::{EngineError, deciding::device_log::entry, services::leading::Led};
 
 impl DeviceKeeper {
     /// Publishes what waits for devices that are online. Returns the number of messages.
-    pub(super) async fn publish(&self, led: Led, now: Now) -> Result<usize, EngineError> {
-        let jobs = self.publishable(now);
+    pub(super) async fn publish(
+        &self,
+        led: Led,
+        connection: &Arc<dyn DeviceConnection>,
+        now: Now,
+    ) -> Result<usize, EngineError> {
+        let jobs = self.publishable(connection, now);
         if jobs.is_empty() {
             return Ok(0);
         }
@@ -25,7 +32,13 @@ impl DeviceKeeper {
                 payload: payload(id, waiting.number, &waiting.message),
             })
             .collect();
-        let outcomes = self.network.publish(&messages).await;
+        let outcomes = match connection.publish(&messages).await {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                self.has_failed(&error, now);
+                return Ok(0);
+            }
+        };
         let mut confirmed = Vec::with_capacity(jobs.len());
         let (mut too_large, mut failure) = (Vec::new(), None);
         for ((id, waiting), outcome) in jobs.iter().zip(outcomes) {
@@ -64,13 +77,17 @@ impl DeviceKeeper {
         Ok(messages.len())
     }
 
-    /// The next jobs whose devices are online.
-    fn publishable(&self, now: Now) -> Vec<(AttemptId, Waiting)> {
+    /// The next jobs whose devices are online. None before everything that waited was heard over this connection: the answer
+    /// of a job that was published over an earlier one may be among it.
+    fn publishable(&self, connection: &Arc<dyn DeviceConnection>, now: Now) -> Vec<(AttemptId, Waiting)> {
         let mut state = self.state();
-        if !state.is_caught_up && !is_planted(Bug::PublishedUnheard) {
+        let State { hearing, waiting, fleet, .. } = &mut *state;
+        let is_heard = hearing
+            .as_ref()
+            .is_some_and(|hearing| hearing.is_caught_up && Arc::ptr_eq(&hearing.connection, connection));
+        if !is_heard && !is_planted(Bug::PublishedUnheard) {
             return Vec::new();
         }
-        let State { waiting, fleet, .. } = &mut *state;
         let is_online = |device: &Name| fleet.is_online(device, now) || is_planted(Bug::PresenceIgnored);
         waiting.sendable(ROUND_MAX, is_online)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use windlass_brokers::DeviceConnection;
 use windlass_core::Name;
 use windlass_store::{Now, Record, RecordKind, StoreError, stored};
 
@@ -85,9 +86,9 @@ impl DeviceKeeper {
     }
 
     /// The status of devices that were declared after it came: the broker sends what it has kept again.
-    pub(super) async fn catch_up_on_status(&self) {
+    pub(super) async fn catch_up_on_status(&self, connection: &dyn DeviceConnection) {
         let has_new_topics = self.state().fleet.take_new_topics();
-        if has_new_topics && self.network.refresh().await.is_err() {
+        if has_new_topics && connection.refresh().await.is_err() {
             // The next connection does it.
             self.state().fleet.has_new_topics_again();
         }
