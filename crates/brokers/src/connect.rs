@@ -10,16 +10,16 @@ type Product = (&'static str, &'static [&'static str], &'static str);
 const REDIS: Product = ("Redis", &["redis", "rediss"], "redis");
 const RABBITMQ: Product = ("RabbitMQ", &["amqp", "amqps"], "rabbitmq");
 
-/// Where clients of the library machinery look for results; the first two are also brokers of theirs.
+const SQS: Product = ("SQS", &["sqs", "sqs+http", "sqs+https"], "sqs");
+
+/// Where clients of the library machinery look for results.
 const RESULT_BACKENDS: [Product; 3] = [REDIS, RABBITMQ, ("MySQL", &["mysql", "mariadb"], "mysql")];
 
+/// Where they send signatures.
+const SIGNATURE_BROKERS: [Product; 3] = [REDIS, RABBITMQ, SQS];
+
 /// The products: their names, the schemes of their URLs, and the features of this crate that include them.
-const PRODUCTS: &[Product] = &[
-    REDIS,
-    RABBITMQ,
-    ("Kafka", &["kafka", "kafkas"], "kafka"),
-    ("SQS", &["sqs", "sqs+http", "sqs+https"], "sqs"),
-];
+const PRODUCTS: &[Product] = &[REDIS, RABBITMQ, ("Kafka", &["kafka", "kafkas"], "kafka"), SQS];
 
 /// Makes the broker of a URL: `redis://`, `rediss://`, `amqp://`, `amqps://`, `kafka://`, `kafkas://`,
 /// `sqs://`, `sqs+http://` or `sqs+https://`. Does not connect yet.
@@ -81,12 +81,14 @@ pub fn result_backend(
 pub fn signature_broker(url: &str, exchange: &str) -> Result<Arc<dyn SignatureBroker>, BrokerError> {
     #[cfg(not(feature = "rabbitmq"))]
     let _ = exchange;
-    let product = product_of_machinery(url, &RESULT_BACKENDS[..2], "the broker of machinery")?;
+    let product = product_of_machinery(url, &SIGNATURE_BROKERS, "the broker of machinery")?;
     match product.2 {
         #[cfg(feature = "redis")]
         "redis" => Ok(Arc::new(crate::RedisMachinery::open(url)?)),
         #[cfg(feature = "rabbitmq")]
         "rabbitmq" => Ok(Arc::new(crate::RabbitMqSignatures::open(url, exchange)?)),
+        #[cfg(feature = "sqs")]
+        "sqs" => Ok(Arc::new(crate::SqsSignatures::open(url)?)),
         _ => Err(not_in_this_build(product)),
     }
 }
@@ -97,7 +99,7 @@ pub fn signature_broker(url: &str, exchange: &str) -> Result<Arc<dyn SignatureBr
 /// # Errors
 /// When the URL is invalid, the product is another one or not in this build, or the server does not answer.
 pub async fn survey(url: &str) -> Result<Survey, BrokerError> {
-    let product = product_of_machinery(url, &RESULT_BACKENDS[..1], "what is looked at")?;
+    let product = product_of_machinery(url, &[REDIS], "what is looked at")?;
     match product.2 {
         #[cfg(feature = "redis")]
         "redis" => crate::RedisMachinery::open(url)?.survey().await,

@@ -65,4 +65,6 @@ pub use rabbitmq::RabbitMq;
 #[cfg(feature = "rabbitmq")]
 pub(crate) use rabbitmq::{Results as RabbitMqResults, Signatures as RabbitMqSignatures};
 #[cfg(feature = "sqs")]
+pub(crate) use sqs::Signatures as SqsSignatures;
+#[cfg(feature = "sqs")]
 pub use sqs::Sqs;

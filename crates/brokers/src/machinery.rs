@@ -91,8 +91,8 @@ pub struct Waiting {
 /// A broker with signatures.
 #[async_trait]
 pub trait SignatureBroker: Send + Sync {
-    /// The kind of the queues that hold signatures.
-    fn queue_kind(&self) -> &'static str;
+    /// The kind of the queues that hold signatures; `None` = the name of a queue says it.
+    fn queue_kind(&self) -> Option<&'static str>;
 
     /// Whether queues get signatures through an exchange.
     fn has_exchange(&self) -> bool;
@@ -100,7 +100,7 @@ pub trait SignatureBroker: Send + Sync {
     /// Sends a signature to a queue: at once, or at this time, in nanoseconds since 1970.
     ///
     /// # Errors
-    /// When it is not known whether it was sent.
+    /// When it is not known whether it was sent; [`BrokerError::Invalid`] if it cannot be sent to this queue, or so late.
     async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError>;
 
     /// Moves signatures whose time has come to their queues, or to `default_queue` where they name none. Returns their

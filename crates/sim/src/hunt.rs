@@ -25,6 +25,7 @@ struct Hunted {
 fn kinds_of(bug: Bug) -> &'static [Kind] {
     match bug {
         Bug::NoFence => &[Kind::Stutters],
+        Bug::MessageShownEarly => &[Kind::Repeats],
         Bug::NoAdoptionGrace => &[Kind::OrderlyStops],
         Bug::DeclinedAdopted => &[Kind::Balanced],
         Bug::LimitIgnored

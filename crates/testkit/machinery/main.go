@@ -1,5 +1,6 @@
 // Clients and workers of the Go library machinery, versions 1 and 2, for tests: `machinery COMMAND URL ARGUMENTS`. The URL is
-// that of Redis or RabbitMQ, for the broker and the result backend.
+// that of Redis or RabbitMQ, for the broker and the result backend; or that of SQS, for example
+// http://127.0.0.1:9324/000000000000, a comma, and the URL of Redis.
 //
 //	send1, send2        sends the tasks of the library's example and prints their results, one per line
 //	many N              sends N tasks with the library's first version, and prints how many results are right
@@ -10,14 +11,20 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "github.com/RichardKnop/machinery/v1"
 	"github.com/RichardKnop/machinery/v1/config"
 	"github.com/RichardKnop/machinery/v1/log"
 	"github.com/RichardKnop/machinery/v1/tasks"
+	"github.com/aws/aws-sdk-go/aws"
+	"github.com/aws/aws-sdk-go/aws/credentials"
+	"github.com/aws/aws-sdk-go/aws/session"
+	"github.com/aws/aws-sdk-go/service/sqs"
 )
 
 const patience = 60 * time.Second
@@ -43,12 +50,34 @@ func main() {
 	}
 }
 
+// places returns the URLs of the broker and of the result backend, and a client of SQS if the broker is SQS.
+func places(urls string) (string, string, *sqs.SQS) {
+	broker, backend, isSqs := strings.Cut(urls, ",")
+	if !isSqs {
+		return urls, urls, nil
+	}
+	server, err := url.Parse(broker)
+	must(err)
+	server.Path = ""
+	// Otherwise the library takes no URL but those of Amazon.
+	must(os.Setenv("DISABLE_STRICT_SQS_CHECK", "true"))
+	made, err := session.NewSession(&aws.Config{
+		Region:      aws.String("us-east-1"),
+		Endpoint:    aws.String(server.String()),
+		Credentials: credentials.NewStaticCredentials("key", "secret", ""),
+	})
+	must(err)
+	return broker, backend, sqs.New(made)
+}
+
 func newServer(url string) *v1.Server {
+	broker, backend, client := places(url)
 	server, err := v1.NewServer(&config.Config{
 		DefaultQueue:    "machinery_tasks",
 		ResultsExpireIn: 3600,
-		Broker:          url,
-		ResultBackend:   url,
+		Broker:          broker,
+		ResultBackend:   backend,
+		SQS:             &config.SQSConfig{Client: client, WaitTimeSeconds: 1},
 		AMQP:            &config.AMQPConfig{Exchange: "machinery_exchange", ExchangeType: "direct", BindingKey: "machinery_task", PrefetchCount: 3},
 		Redis:           &config.RedisConfig{MaxIdle: 3, IdleTimeout: 240, ReadTimeout: 15, WriteTimeout: 15, ConnectTimeout: 15, NormalTasksPollPeriod: 100, DelayedTasksPollPeriod: 100},
 	})

@@ -10,6 +10,7 @@ import (
 	backend "github.com/RichardKnop/machinery/v2/backends/redis"
 	brokeramqp "github.com/RichardKnop/machinery/v2/brokers/amqp"
 	broker "github.com/RichardKnop/machinery/v2/brokers/redis"
+	brokersqs "github.com/RichardKnop/machinery/v2/brokers/sqs"
 	"github.com/RichardKnop/machinery/v2/config"
 	lock "github.com/RichardKnop/machinery/v2/locks/eager"
 	"github.com/RichardKnop/machinery/v2/tasks"
@@ -17,11 +18,13 @@ import (
 
 // sendExample2 sends a chain and a group with a callback, with the library's second version.
 func sendExample2(url string) {
+	broker, backend, client := places(url)
 	settings := &config.Config{
 		DefaultQueue:    "machinery_tasks",
 		ResultsExpireIn: 3600,
-		Broker:          url,
-		ResultBackend:   url,
+		Broker:          broker,
+		ResultBackend:   backend,
+		SQS:             &config.SQSConfig{Client: client, WaitTimeSeconds: 1},
 		AMQP:            &config.AMQPConfig{Exchange: "machinery_exchange", ExchangeType: "direct", BindingKey: "machinery_task", PrefetchCount: 3},
 		Redis:           &config.RedisConfig{MaxIdle: 3, IdleTimeout: 240, ReadTimeout: 15, WriteTimeout: 15, ConnectTimeout: 15, NormalTasksPollPeriod: 100, DelayedTasksPollPeriod: 100},
 	}
@@ -57,6 +60,9 @@ func newServer2(settings *config.Config) *v2.Server {
 		return v2.NewServer(settings, brokeramqp.New(settings), backendamqp.New(settings), lock.New())
 	}
 	// Without the number of the database.
-	address, _, _ := strings.Cut(strings.TrimPrefix(settings.Broker, "redis://"), "/")
+	address, _, _ := strings.Cut(strings.TrimPrefix(settings.ResultBackend, "redis://"), "/")
+	if settings.SQS.Client != nil {
+		return v2.NewServer(settings, brokersqs.New(settings), backend.NewGR(settings, []string{address}, 0), lock.New())
+	}
 	return v2.NewServer(settings, broker.NewGR(settings, []string{address}, 0), backend.NewGR(settings, []string{address}, 0), lock.New())
 }

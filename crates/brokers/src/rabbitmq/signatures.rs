@@ -71,8 +71,8 @@ impl Signatures {
 
 #[async_trait]
 impl SignatureBroker for Signatures {
-    fn queue_kind(&self) -> &'static str {
-        PLAIN
+    fn queue_kind(&self) -> Option<&'static str> {
+        Some(PLAIN)
     }
 
     fn has_exchange(&self) -> bool {

@@ -104,8 +104,8 @@ impl ResultBackend for Machinery {
 #[async_trait]
 impl SignatureBroker for Machinery {
     /// With this kind no signature is lost with its reader.
-    fn queue_kind(&self) -> &'static str {
-        "reliable-list"
+    fn queue_kind(&self) -> Option<&'static str> {
+        Some("reliable-list")
     }
 
     fn has_exchange(&self) -> bool {

@@ -13,6 +13,7 @@
 //! | `fetch.rs` | receives, independent of waiting callers |
 //! | `consumer.rs` | hands out messages, and settles them in batches |
 //! | `attributes.rs` | converts messages |
+//! | `signatures.rs` | signatures of the Go library machinery |
 //! | `failure.rs` | maps errors |
 
 mod address;
@@ -22,6 +23,9 @@ mod failure;
 mod fetch;
 mod link;
 mod publish;
+mod signatures;
+
+pub(crate) use signatures::Signatures;
 
 use async_trait::async_trait;
 use aws_sdk_sqs::types::QueueAttributeName;

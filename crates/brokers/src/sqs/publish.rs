@@ -41,6 +41,15 @@ pub(super) async fn publish(link: &Link, queue: &Queue, messages: &[&Message]) -
     outcomes
 }
 
+/// Sends a message that arrives after this time, in seconds.
+pub(super) async fn publish_delayed(link: &Link, queue: &Queue, message: &Message, delay: i32) -> Outcome {
+    let url = link.declare(queue).await?;
+    let mut entry = attributes::entry(message, 0, link::is_fifo(queue)?)?;
+    entry.delay_seconds = (delay > 0).then_some(delay);
+    let failures = send(link, queue, &url, vec![entry]).await;
+    failures.into_iter().next().map_or(Ok(()), |(_, failure)| Err(failure))
+}
+
 /// The entries of requests, within the limits on number and size. Records in `outcomes` the messages that
 /// cannot be sent at all.
 fn batches(

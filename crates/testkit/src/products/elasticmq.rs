@@ -146,6 +146,16 @@ impl Server<ElasticMqProduct> {
         self.url_at(self.port())
     }
 
+    /// The beginning of the URLs of its queues, up to the account, as clients of SQS know it.
+    ///
+    /// # Errors
+    /// When the server does not respond as expected.
+    pub fn queue_urls(&self) -> Result<String> {
+        let answer = self.ask(&format!("Action=GetQueueUrl&QueueName={MARK}"))?;
+        let url = answer.split_once("<QueueUrl>").and_then(|(_, rest)| rest.split_once(&format!("/{MARK}<")));
+        Ok(url.with_context(|| format!("no URL of a queue in {answer}"))?.0.to_owned())
+    }
+
     /// The URL by way of another port, such as that of a [`Proxy`](crate::Proxy).
     pub fn url_at(&self, port: u16) -> String {
         format!("sqs+http://key:secret@127.0.0.1:{port}")

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 use windlass_brokers::{Queue, signature_broker};
 use windlass_core::{Name, reserved_module};
@@ -264,17 +264,16 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
     })
 }
 
-/// The kind of the queues of workers that use the library machinery.
-fn machinery_kind(broker: &str, kind: Option<String>) -> anyhow::Result<String> {
+/// The kind of the queues of workers that use the library machinery; `None` = their names say it.
+fn machinery_kind(broker: &str, kind: Option<String>) -> anyhow::Result<Option<String>> {
     let signatures = signature_broker(broker, machinery::EXCHANGE_DEFAULT)
         .map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
     let needed = signatures.queue_kind();
-    let kind = kind.unwrap_or_else(|| needed.to_owned());
-    ensure!(
-        kind == needed,
-        "`kind` is {kind:?}: with `message = \"machinery\"` it is {needed}, so leave it out"
-    );
-    Ok(kind)
+    if let Some(kind) = kind.filter(|kind| needed != Some(kind)) {
+        let needed = needed.map_or_else(|| "in the name of the queue".to_owned(), str::to_owned);
+        bail!("`kind` is {kind:?}: with `message = \"machinery\"` it is {needed}, so leave it out");
+    }
+    Ok(needed.map(str::to_owned))
 }
 
 fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> {
@@ -291,7 +290,7 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     let is_machinery = format == MessageFormat::Machinery;
     let results_default = if is_machinery { machinery::RESULTS_DEFAULT } else { RESULTS_DEFAULT };
     let results = results.unwrap_or_else(|| results_default.to_owned());
-    let kind = if is_machinery { Some(machinery_kind(&broker, kind)?) } else { kind };
+    let kind = if is_machinery { machinery_kind(&broker, kind)? } else { kind };
     ensure!(
         queue != results,
         "`queue` and `results` are both {queue:?}: steps and results need separate queues"

@@ -199,8 +199,10 @@ impl Worker {
             }
             _ => format!("worker {}: {kind} {seq} is lost", self.index),
         });
-        let answer = answered?.ok()?.ok()?;
+        let answer = answered.and_then(|answer| answer.ok()?.ok());
         let mut state = self.state.borrow_mut();
+        state.is_cut_off = answer.is_none();
+        let answer = answer?;
         state.lease.renew(sent_at, answer.lease);
         if let Some(received) = answer.poll {
             state.polls.answer(received, seq, free);
@@ -228,7 +230,8 @@ impl Worker {
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let claim_request =
             |name: &&str| Some(ClaimRequest { module: Name::new(name).ok()?, commands: None, free });
-        let wait = state.lease.poll_wait(&self.config);
+        // The first poll after a failed call is answered at once.
+        let wait = if state.is_cut_off { 0 } else { state.lease.poll_wait(&self.config) };
         let wait = if self.config.attached { wait } else { self.world.within(0..=wait) };
         let call = Exchange {
             session: self.session,

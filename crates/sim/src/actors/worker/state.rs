@@ -16,6 +16,8 @@ pub(super) struct State {
     pub(super) polls: Polls,
     /// The number of polls in a row that failed.
     pub(super) failed_polls: u64,
+    /// Its last call failed.
+    pub(super) is_cut_off: bool,
     /// It pauses before it polls again.
     pub(super) is_pausing: bool,
     pub(super) server: usize,

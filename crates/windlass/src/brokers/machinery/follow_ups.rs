@@ -217,6 +217,13 @@ impl Machinery {
         let now = jiff::Timestamp::now();
         let at = signature.eta().ok().flatten().filter(|at| *at > now);
         let at = at.and_then(|at| i64::try_from(at.as_nanosecond()).ok());
-        self.sender.send(&queue, &text, at).await
+        match self.sender.send(&queue, &text, at).await {
+            // It never will be: its client hears why, and what comes after it is not held up.
+            Err(error @ (BrokerError::Invalid(_) | BrokerError::TooLarge { .. })) => {
+                tracing::warn!(%error, queue, "a signature that follows another one cannot be sent");
+                self.refuse(signature, &format!("it cannot be sent to the queue {queue}: {error}")).await
+            }
+            sent => sent,
+        }
     }
 }

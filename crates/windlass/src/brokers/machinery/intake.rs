@@ -121,7 +121,7 @@ impl Machinery {
     }
 
     /// Writes the reason where the client looks, unless a task with this UUID has run.
-    async fn refuse(&self, signature: &Signature, why: &str) -> Result<(), BrokerError> {
+    pub(super) async fn refuse(&self, signature: &Signature, why: &str) -> Result<(), BrokerError> {
         let uuid = signature.uuid().unwrap_or_default();
         if uuid.is_empty() {
             return Ok(());

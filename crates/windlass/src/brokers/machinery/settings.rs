@@ -44,7 +44,7 @@ pub(in crate::brokers) const RESULTS_DEFAULT: &str = "windlass-machinery-results
 pub(crate) struct MachinerySection {
     /// URL of the broker, as clients have it.
     pub(crate) broker: String,
-    /// URL of the result backend. Default: the broker.
+    /// URL of the result backend. Default: the broker; with SQS it must be given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) backend: Option<String>,
     /// The queues, the default queue first. Default: `machinery_tasks`.
@@ -89,8 +89,8 @@ pub(crate) struct MachinerySettings {
     pub(crate) broker: BrokerUrl,
     pub(super) backend: BrokerUrl,
     queues: Vec<String>,
-    /// The kind of the queues.
-    kind: &'static str,
+    /// The kind of the queues; `None` = their names say it.
+    kind: Option<&'static str>,
     /// What the default queue gets of the exchange, where the broker has exchanges.
     binding: Option<Binding>,
     pub(super) module: Name,
@@ -143,6 +143,10 @@ impl MachinerySettings {
         ensure!(timeout.ms > 0, "`timeout` is 0: no task could end in time");
         let results_expire_in = results_expire_in.unwrap_or(RESULTS_EXPIRE_IN_DEFAULT);
         ensure!(results_expire_in.ms >= 1_000, "`results_expire_in` is {results_expire_in}: use at least 1s");
+        ensure!(
+            backend.is_some() || !broker.starts_with("sqs"),
+            "`backend` is missing: SQS keeps no results, so give the URL of Redis, RabbitMQ or MySQL"
+        );
         let backend = backend.unwrap_or_else(|| broker.clone());
         let separator = tasks_uuid_separator.unwrap_or_else(|| SEPARATOR_DEFAULT.to_owned());
         ensure!(!separator.is_empty(), "`tasks_uuid_separator` is empty: use a text that no UUID has");
@@ -181,7 +185,7 @@ impl MachinerySettings {
 
     /// The queues whose signatures start tasks.
     pub(in crate::brokers) fn queues(&self) -> Vec<Queue> {
-        let queue = |name: &String| Queue { name: name.clone(), kind: Some(self.kind.to_owned()) };
+        let queue = |name: &String| Queue { name: name.clone(), kind: self.kind.map(str::to_owned) };
         self.queues.iter().map(queue).collect()
     }
 
@@ -258,7 +262,10 @@ mod tests {
     fn what_cannot_be_used_is_named() {
         let error = |more: &str| read(&format!("broker = \"redis://h\"\n{more}")).unwrap_err();
         let kafka = read("broker = \"kafka://h\"").unwrap_err();
-        assert!(kafka.contains("`broker`: the broker of machinery must be Redis or RabbitMQ"), "{kafka}");
+        assert!(
+            kafka.contains("`broker`: the broker of machinery must be Redis or RabbitMQ or SQS"),
+            "{kafka}"
+        );
         let mongo = error("backend = \"mongodb://h\"");
         assert!(mongo.contains("`backend`: the result backend of machinery must be Redis or"), "{mongo}");
         assert!(error("binding_key = \"k\"").contains("`binding_key` is for RabbitMQ"));

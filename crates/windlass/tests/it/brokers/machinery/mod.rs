@@ -2,6 +2,7 @@
 
 mod mysql;
 mod rabbitmq;
+mod sqs;
 
 use std::{
     path::Path,
@@ -376,10 +377,11 @@ impl Drop for GoWorker {
 #[test]
 fn workers_that_use_the_library_run_steps_and_none_is_lost_when_one_is_killed() {
     let Some(redis) = Redis::start().unwrap() else { return };
-    workers_of_the_library_run_steps(&redis.url());
+    workers_of_the_library_run_steps(&redis.url(), &redis.url());
 }
 
-fn workers_of_the_library_run_steps(url: &str) {
+/// `of_library`: what workers of the library have as the URL.
+fn workers_of_the_library_run_steps(url: &str, of_library: &str) {
     const TASKS: usize = 400;
     const FLOWS: &str = r"
 flow: sum
@@ -399,7 +401,7 @@ catch_up: one
 flows:
   - { flow: sum, params: { args: [{ Type: int64, Value: 40 }, { Type: int64, Value: 2 }] }, labels: { periodic: "yes" } }
 "#;
-    let Some(worker) = GoWorker::start(url) else { return };
+    let Some(worker) = GoWorker::start(of_library) else { return };
     let queue = "queue = \"machinery_tasks\"\nmessage = \"machinery\"\n";
     let site = configured(&format!("[queues.golang]\nbroker = \"{url}\"\n{queue}"));
     site.apply(FLOWS);
@@ -426,7 +428,7 @@ flows:
     };
     until_within(PATIENCE, "half of the tasks have run", || (count("succeeded") >= TASKS / 2).then_some(()));
     drop(worker);
-    let Some(_worker) = GoWorker::start(url) else { return };
+    let Some(_worker) = GoWorker::start(of_library) else { return };
     until_within(PATIENCE, "all tasks have run", || (count("succeeded") == TASKS).then_some(()));
     let tasks = site.json(&["task", "list", "--flow", "sum", "--limit", "1"]);
     let last = site.json(&["task", "show", tasks["items"][0]["id"].as_str().unwrap()]);
@@ -446,15 +448,23 @@ fn a_configuration_that_cannot_work_is_refused() {
     for (config, says) in [
         (
             "[machinery]\nbroker = \"kafka://h\"\n",
-            "in the section [machinery]: `broker`: the broker of machinery must be Redis or RabbitMQ",
+            "in the section [machinery]: `broker`: the broker of machinery must be Redis or RabbitMQ or SQS",
+        ),
+        (
+            "[machinery]\nbroker = \"sqs://eu-west-1\"\n",
+            "in the section [machinery]: `backend` is missing: SQS keeps no results",
         ),
         (
             "[machinery]\nbroker = \"redis://h\"\n[[intake]]\nbroker = \"redis://h\"\nqueue = \"machinery_tasks\"\n",
             "is configured for messages that start tasks and for signatures",
         ),
         (
-            "[queues.m]\nbroker = \"sqs://h\"\nmessage = \"machinery\"\n",
-            "in the section [queues.m]: `broker`: the broker of machinery must be Redis or RabbitMQ",
+            "[queues.m]\nbroker = \"kafka://h\"\nmessage = \"machinery\"\n",
+            "in the section [queues.m]: `broker`: the broker of machinery must be Redis or RabbitMQ or SQS",
+        ),
+        (
+            "[queues.m]\nbroker = \"sqs://h\"\nkind = \"standard\"\nmessage = \"machinery\"\n",
+            "it is in the name of the queue, so leave it out",
         ),
         (
             "[queues.m]\nbroker = \"redis://h\"\nkind = \"stream\"\nmessage = \"machinery\"\n",

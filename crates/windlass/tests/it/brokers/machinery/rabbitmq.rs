@@ -49,7 +49,7 @@ fn clients_of_the_library_get_their_results() {
 #[test]
 fn workers_that_use_the_library_run_steps_and_none_is_lost_when_one_is_killed() {
     let Some(url) = virtual_host("machinery-workers") else { return };
-    workers_of_the_library_run_steps(&url);
+    workers_of_the_library_run_steps(&url, &url);
 }
 
 #[test]
