@@ -82,11 +82,16 @@ fn over(page: &str, package: &str, variables: &[(&str, &str)]) {
     let programs = Path::new(PROGRAM).parent().expect("a folder");
     let examples = programs.join("examples");
     let rust = examples.join("classic_module");
-    // Cargo builds it for `cargo test`, but not for a part of it.
+    let broker = variables.iter().find(|(name, _)| *name == "BROKER").expect("the URL of a broker").1;
+    // Cargo builds it for `cargo test`, but not for a part of it, or without this broker.
     let needed = [
         format!("{PYTHON} -c 'import {package}'"),
         "go version".to_owned(),
         format!("test -x '{}'", rust.display()),
+        format!(
+            "! timeout 5 '{}' '{broker}' results no-kind 2>&1 | grep 'not in this build'",
+            rust.display()
+        ),
     ];
     if !needed.iter().all(|command| works(command)) {
         return;
