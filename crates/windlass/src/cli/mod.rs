@@ -254,7 +254,7 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
 /// Starts the log of a command that has one.
 fn start_log(log: LogArgs) -> anyhow::Result<()> {
     log.start()?;
-    usage::warn_of_misspelt_variables();
+    usage::misspelt_variables().iter().for_each(|line| tracing::warn!("{line}"));
     Ok(())
 }
 
@@ -271,6 +271,14 @@ fn report(error: &anyhow::Error) {
     eprintln!("windlass: {}", describe(error));
     if let Some(hint) = hint(error) {
         eprintln!("hint: {hint}");
+    }
+    let lacks_settings = match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Unreachable { .. }) => true,
+        Some(ClientError::Refused(problem)) => problem.status == 401,
+        _ => false,
+    };
+    if lacks_settings {
+        usage::misspelt_variables().iter().for_each(|line| eprintln!("hint: {line}"));
     }
 }
 

@@ -82,12 +82,12 @@ fn each_variable(command: &Command, found: &mut impl FnMut(&clap::Arg, &OsStr)) 
     command.get_subcommands().for_each(|command| each_variable(command, found));
 }
 
-/// Warns of variables that nothing reads and that are almost one that has a meaning.
-pub(super) fn warn_of_misspelt_variables() {
+/// Warnings of variables that nothing reads and that are almost one that has a meaning.
+pub(super) fn misspelt_variables() -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for (name, meant) in misspelt(names) {
-        tracing::warn!("the variable {name} is unknown and ignored: did you mean {meant}?");
-    }
+    let warning =
+        |(name, meant)| format!("the variable {name} is unknown and ignored: did you mean {meant}?");
+    misspelt(names).into_iter().map(warning).collect()
 }
 
 /// Of these variables those that are almost one that has a meaning, each with that one.

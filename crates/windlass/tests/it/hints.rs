@@ -125,6 +125,18 @@ fn an_address_that_is_none_or_taken_gets_a_hint() {
 }
 
 #[test]
+fn a_command_without_its_server_or_token_names_a_misspelt_variable() {
+    let run = |variable: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["task", "list", "--server", "http://127.0.0.1:9"]).env(variable, "x");
+        refused(&command.output().unwrap())
+    };
+    let said = run("WINDLASS_TOKEN_FIEL");
+    assert!(said.contains("WINDLASS_TOKEN_FIEL is unknown and ignored: did you mean WINDLASS_TOKEN_FILE?"), "{said}");
+    assert!(!run("WINDLASS_STEP").contains("WINDLASS_STEP"));
+}
+
+#[test]
 fn a_number_of_commands_at_once_is_at_least_one() {
     let output =
         Command::new(PROGRAM).args(["worker", "--modules", ".", "--concurrency", "0"]).output().unwrap();
