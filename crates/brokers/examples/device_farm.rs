@@ -22,16 +22,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         filters: vec!["+/run".to_owned()],
         version: MqttVersion::V3,
     };
-    let network = Mqtt::open(&url, settings)?.connect().await?;
+    let connection = Mqtt::open(&url, settings)?.connect().await?;
     let (mut jobs, mut printed, mut printed_at) = (0_u64, 0, Instant::now());
     loop {
-        let messages = network.receive(AT_ONCE, PRINT_EVERY).await?;
+        let messages = connection.receive(AT_ONCE, PRINT_EVERY).await?;
         let answers: Vec<DeviceCommand> = messages.iter().filter_map(answer).collect();
-        for outcome in network.publish(&answers).await? {
+        for outcome in connection.publish(&answers).await? {
             outcome?;
         }
         let receipts: Vec<u64> = messages.iter().map(|message| message.receipt).collect();
-        network.acknowledge(&receipts).await?;
+        connection.acknowledge(&receipts).await?;
         jobs += answers.len() as u64;
         if printed_at.elapsed() >= PRINT_EVERY {
             if jobs > printed {

@@ -15,7 +15,7 @@ const SQS: Product = ("SQS", &["sqs", "sqs+http", "sqs+https"], "sqs");
 /// Where clients of the library machinery look for results.
 const RESULT_BACKENDS: [Product; 3] = [REDIS, RABBITMQ, ("MySQL", &["mysql", "mariadb"], "mysql")];
 
-/// Where they send signatures.
+/// Brokers to which clients of machinery send signatures.
 const SIGNATURE_BROKERS: [Product; 3] = [REDIS, RABBITMQ, SQS];
 
 /// The products: their names, the schemes of their URLs, and the features of this crate that include them.

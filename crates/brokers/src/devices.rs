@@ -22,7 +22,7 @@ pub trait DeviceNetwork: Send + Sync + 'static {
     async fn disconnect(&self);
 }
 
-/// A connection to a network of devices. It ends with its first failure: every later call fails and has no effect, and
+/// A connection to a network of devices. It ends with its first failure: later calls have no effect, and
 /// [`DeviceNetwork::connect`] makes another one.
 #[async_trait]
 pub trait DeviceConnection: Send + Sync + 'static {
@@ -32,7 +32,7 @@ pub trait DeviceConnection: Send + Sync + 'static {
     /// Returns one outcome per message, in their order.
     ///
     /// # Errors
-    /// When the connection was over before: nothing was sent.
+    /// If the connection had ended before the call: nothing was sent.
     async fn publish(&self, messages: &[DeviceCommand]) -> Result<Vec<Result<(), BrokerError>>, BrokerError>;
 
     /// Waits up to `wait` for messages, and returns up to `max` of them; none after that time. Dropping the future loses
@@ -42,7 +42,8 @@ pub trait DeviceConnection: Send + Sync + 'static {
     /// When the connection is lost. Messages that were not acknowledged come again over the next one.
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError>;
 
-    /// Acknowledges messages of this connection: they do not come again.
+    /// Acknowledges messages of this connection: they do not come again. After its end this does nothing: all that were not
+    /// acknowledged come again.
     ///
     /// # Errors
     /// When this is uncertain: they may come again.
@@ -73,6 +74,6 @@ pub struct DeviceMessage {
     pub payload: Vec<u8>,
     /// Whether the broker had kept it: it was published before this client subscribed.
     pub retained: bool,
-    /// What it is acknowledged by, over the connection that it came by.
+    /// Acknowledges this message, over the same connection only.
     pub receipt: u64,
 }

@@ -97,10 +97,18 @@ pub trait SignatureBroker: Send + Sync {
     /// Whether queues get signatures through an exchange.
     fn has_exchange(&self) -> bool;
 
+    /// Checks whether a signature can ever be sent to this queue, at this time.
+    ///
+    /// # Errors
+    /// Says why not.
+    fn check(&self, _queue: &str, _at: Option<i64>) -> Result<(), BrokerError> {
+        Ok(())
+    }
+
     /// Sends a signature to a queue: at once, or at this time, in nanoseconds since 1970.
     ///
     /// # Errors
-    /// When it is not known whether it was sent; [`BrokerError::Invalid`] if it cannot be sent to this queue, or so late.
+    /// When it is not known whether it was sent.
     async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError>;
 
     /// Moves signatures whose time has come to their queues, or to `default_queue` where they name none. Returns their

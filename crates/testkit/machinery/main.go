@@ -1,6 +1,6 @@
 // Clients and workers of the Go library machinery, versions 1 and 2, for tests: `machinery COMMAND URL ARGUMENTS`. The URL is
-// that of Redis or RabbitMQ, for the broker and the result backend; or that of SQS, for example
-// http://127.0.0.1:9324/000000000000, a comma, and the URL of Redis.
+// that of Redis or RabbitMQ, for the broker and the result backend. For SQS it is `URL_OF_SQS,URL_OF_REDIS`, for example
+// http://127.0.0.1:9324/000000000000,redis://127.0.0.1:6379.
 //
 //	send1, send2        sends the tasks of the library's example and prints their results, one per line
 //	many N              sends N tasks with the library's first version, and prints how many results are right

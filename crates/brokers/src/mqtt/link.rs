@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use async_trait::async_trait;
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     task::JoinHandle,
@@ -24,10 +25,10 @@ use tokio::{
 };
 
 use super::{
-    Address, MqttSettings,
+    ANSWER_TIMEOUT, Address, MqttSettings,
     protocol::{self, Client, Events, Happening},
 };
-use crate::{BrokerError, DeviceCommand, DeviceMessage};
+use crate::{BrokerError, DeviceCommand, DeviceConnection, DeviceMessage};
 
 /// Bytes of messages that were received and not asked for. A broker sends few messages that are not acknowledged (Mosquitto:
 /// 20), but it may be configured to send them all.
@@ -38,6 +39,9 @@ const MESSAGE_BYTES: usize = 128;
 
 /// The largest payload that is passed on. A longer one is cut: it must not take the memory of all others.
 const PAYLOAD_BYTES_MAX: usize = 256 << 10;
+
+/// The largest payload that is published. Larger ones are refused before they are sent.
+const PUBLISHED_BYTES_MAX: usize = 512 << 10;
 
 /// How long a new connection waits for the answer to its subscription.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(2);
@@ -137,13 +141,8 @@ impl Link {
         self.shared.state().error.clone().unwrap_or_else(gone)
     }
 
-    /// Subscribes again.
-    pub(super) async fn subscribe(&self) -> Result<(), BrokerError> {
-        self.client.subscribe(&self.filters).await.map_err(|_| self.error())
-    }
-
-    /// Sends a message. The receiver gets the answer, or ends when the connection is lost.
-    pub(super) fn send(
+    /// Sends a message. Returns what receives the broker's answer; it closes if the connection is lost.
+    fn send(
         &self,
         message: &DeviceCommand,
     ) -> Result<oneshot::Receiver<Result<(), BrokerError>>, BrokerError> {
@@ -163,8 +162,52 @@ impl Link {
         Ok(waits)
     }
 
-    /// Waits for messages.
-    pub(super) async fn next(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError> {
+    /// Gives the connection up.
+    pub(super) fn close(&self) {
+        self.shared.lose(gone());
+        self.task.abort();
+    }
+
+    /// Closes the connection in order: the broker does not publish a last will, and keeps the session. Waits for the broker to
+    /// close its end: a new connection before that can make it drop acknowledgements that it has not read.
+    pub(super) async fn end(&self) {
+        if self.client.try_disconnect().is_ok() && self.is_alive() {
+            // An error means that it is gone already.
+            let _ = timeout(DISCONNECT_TIMEOUT, self.shared.lost.notified()).await;
+        }
+        self.close();
+    }
+}
+
+#[async_trait]
+impl DeviceConnection for Link {
+    async fn publish(&self, messages: &[DeviceCommand]) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
+        if !self.is_alive() {
+            return Err(self.error());
+        }
+        let send = |message| check(message).and_then(|()| self.send(message));
+        let waiting: Vec<_> = messages.iter().map(send).collect();
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for sent in waiting {
+            outcomes.push(match sent {
+                Ok(acknowledged) => match timeout(ANSWER_TIMEOUT, acknowledged).await {
+                    Ok(Ok(answer)) => answer,
+                    Ok(Err(_)) => Err(self.error()),
+                    Err(_) => {
+                        self.close();
+                        Err(BrokerError::Unreachable("it acknowledges nothing".to_owned()))
+                    }
+                },
+                Err(error) => Err(error),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError> {
+        if !self.is_alive() {
+            return Err(self.error());
+        }
         let mut received = self.received.lock().await;
         let mut messages = Vec::new();
         let first = timeout(wait, received.recv()).await;
@@ -188,29 +231,20 @@ impl Link {
         Ok(messages)
     }
 
-    /// Acknowledges messages.
-    pub(super) async fn confirm(&self, receipts: &[u64]) -> Result<(), BrokerError> {
-        for receipt in receipts {
+    async fn acknowledge(&self, receipts: &[u64]) -> Result<(), BrokerError> {
+        // After a lost connection all of them come again.
+        for receipt in receipts.iter().filter(|_| self.is_alive()) {
             let Ok(pkid @ 1..) = u16::try_from(*receipt) else { continue };
             self.client.acknowledge(pkid).await.map_err(|_| self.error())?;
         }
         Ok(())
     }
 
-    /// Gives the connection up.
-    pub(super) fn close(&self) {
-        self.shared.lose(gone());
-        self.task.abort();
-    }
-
-    /// Closes the connection in order: the broker does not publish a last will, and keeps the session. Waits for the broker to
-    /// close its end: a new connection before that can make it drop acknowledgements that it has not read.
-    pub(super) async fn end(&self) {
-        if self.client.try_disconnect().is_ok() && self.is_alive() {
-            // An error means that it is gone already.
-            let _ = timeout(DISCONNECT_TIMEOUT, self.shared.lost.notified()).await;
+    async fn refresh(&self) -> Result<(), BrokerError> {
+        if !self.is_alive() {
+            return Err(self.error());
         }
-        self.close();
+        self.client.subscribe(&self.filters).await.map_err(|_| self.error())
     }
 }
 
@@ -280,4 +314,15 @@ fn overfull() -> BrokerError {
 
 fn gone() -> BrokerError {
     BrokerError::Unreachable("the connection was lost".to_owned())
+}
+
+/// Checks a message to publish.
+fn check(message: &DeviceCommand) -> Result<(), BrokerError> {
+    if message.topic.is_empty() || message.topic.contains(['+', '#', '\0']) {
+        return Err(BrokerError::Invalid(format!("{:?} is not a topic to publish to", message.topic)));
+    }
+    if message.payload.len() > PUBLISHED_BYTES_MAX {
+        return Err(BrokerError::TooLarge { bytes: message.payload.len(), limit: PUBLISHED_BYTES_MAX });
+    }
+    Ok(())
 }

@@ -20,16 +20,13 @@ use async_trait::async_trait;
 use tokio::{sync::Mutex, time::timeout};
 
 use self::{address::Address, link::Link};
-use crate::{BrokerError, DeviceCommand, DeviceConnection, DeviceMessage, DeviceNetwork, tls};
+use crate::{BrokerError, DeviceConnection, DeviceNetwork, tls};
 
 /// How long the broker may take to accept a connection, or to acknowledge what is published.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection that was lost earlier than this is not made again before.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
-
-/// The largest payload that is published. Larger ones are refused before they are sent.
-const PAYLOAD_BYTES_MAX: usize = 512 << 10;
 
 /// The version of the protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -108,54 +105,4 @@ impl DeviceNetwork for Mqtt {
             link.end().await;
         }
     }
-}
-
-#[async_trait]
-impl DeviceConnection for Link {
-    async fn publish(&self, messages: &[DeviceCommand]) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
-        if !self.is_alive() {
-            return Err(self.error());
-        }
-        let send = |message| check(message).and_then(|()| self.send(message));
-        let waiting: Vec<_> = messages.iter().map(send).collect();
-        let mut outcomes = Vec::with_capacity(messages.len());
-        for sent in waiting {
-            outcomes.push(match sent {
-                Ok(acknowledged) => match timeout(ANSWER_TIMEOUT, acknowledged).await {
-                    Ok(Ok(answer)) => answer,
-                    Ok(Err(_)) => Err(self.error()),
-                    Err(_) => {
-                        self.close();
-                        Err(BrokerError::Unreachable("it acknowledges nothing".to_owned()))
-                    }
-                },
-                Err(error) => Err(error),
-            });
-        }
-        Ok(outcomes)
-    }
-
-    async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<DeviceMessage>, BrokerError> {
-        if self.is_alive() { self.next(max, wait).await } else { Err(self.error()) }
-    }
-
-    async fn acknowledge(&self, receipts: &[u64]) -> Result<(), BrokerError> {
-        // After a lost connection all of them come again.
-        if self.is_alive() { self.confirm(receipts).await } else { Ok(()) }
-    }
-
-    async fn refresh(&self) -> Result<(), BrokerError> {
-        self.subscribe().await
-    }
-}
-
-/// Checks a message to publish.
-fn check(message: &DeviceCommand) -> Result<(), BrokerError> {
-    if message.topic.is_empty() || message.topic.contains(['+', '#', '\0']) {
-        return Err(BrokerError::Invalid(format!("{:?} is not a topic to publish to", message.topic)));
-    }
-    if message.payload.len() > PAYLOAD_BYTES_MAX {
-        return Err(BrokerError::TooLarge { bytes: message.payload.len(), limit: PAYLOAD_BYTES_MAX });
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Signatures of the Go library machinery in SQS.
 //!
-//! The body of a message is a signature, without attributes. In a FIFO queue its group is the `BrokerMessageGroupId` of the
-//! signature, and its deduplication id is the `UUID`. SQS delays messages of standard queues itself.
+//! The body of a message is a signature. In a FIFO queue its group is the `BrokerMessageGroupId` of the signature, and its
+//! deduplication id is the `UUID`. SQS delays messages of standard queues itself.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -41,13 +41,15 @@ impl SignatureBroker for Signatures {
         false
     }
 
+    fn check(&self, queue: &str, at: Option<i64>) -> Result<(), BrokerError> {
+        delay_in(&Queue::new(queue), at).map(drop)
+    }
+
     async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError> {
         let queue = Queue::new(queue);
-        let is_fifo = link::is_fifo(&queue)?;
+        let (is_fifo, delay) = (link::is_fifo(&queue)?, delay_in(&queue, at)?);
         let fields: Value = serde_json::from_str(signature).unwrap_or_default();
         let word = |field: &str| fields[field].as_str().filter(|_| is_fifo).unwrap_or_default();
-        // A FIFO queue has no delay of a message: as in the library, the signature arrives at once.
-        let delay = at.filter(|_| !is_fifo).map_or(Ok(0), |at| delay(at, SystemTime::now()))?;
         let message = Message::new(word("UUID"), word("BrokerMessageGroupId"), signature.to_owned());
         publish::publish_delayed(&self.link, &queue, &message, delay).await
     }
@@ -55,6 +57,13 @@ impl SignatureBroker for Signatures {
     async fn move_due(&self, _default_queue: &str) -> Result<u64, BrokerError> {
         Ok(0)
     }
+}
+
+/// The delay of a message in this queue that is to arrive at `at`. SQS cannot delay one message of a FIFO queue: as in the
+/// library, it arrives at once.
+fn delay_in(queue: &Queue, at: Option<i64>) -> Result<i32, BrokerError> {
+    let is_fifo = link::is_fifo(queue)?;
+    at.filter(|_| !is_fifo).map_or(Ok(0), |at| delay(at, SystemTime::now()))
 }
 
 /// The delay of a message that is to arrive at `at`, in nanoseconds since 1970: whole seconds, never too few.

@@ -236,9 +236,8 @@ impl<'a> Hand<'a> {
         self.engine.sessions.lock().get(self.session).unanswered.insert(now.wall, now.mono);
     }
 
-    /// Accepts attempts whose claim the store did not confirm: the session has claimed them at one of those times, and
-    /// was not given them yet. Those that must not start any more are left to [`Engine::compare`]. Returns the number of the
-    /// others.
+    /// Accepts attempts whose claim the store did not confirm: the session has claimed them at one of those times, and was not
+    /// given them yet. Returns their number. A later poll accepts or releases those that must not start now.
     async fn take_in_unanswered(&mut self, now: Now) -> Result<u32, StoreError> {
         let times = {
             let mut sessions = self.engine.sessions.lock();
@@ -259,13 +258,19 @@ impl<'a> Hand<'a> {
                 times.contains_key(&claimed.at) && !local.given.contains_key(&claimed.id) && !is_here
             });
         }
+        if held.is_empty() {
+            return Ok(0);
+        }
         let ids: Vec<AttemptId> = held.iter().map(|claimed| claimed.id).collect();
-        // The claims may be old: their tasks may be paused since.
+        // The claims may be old: their tasks may have been paused since.
         let tasks = self.engine.heads_of(&ids).await?;
-        held.retain(|claimed| {
+        let may_start = |claimed: &Claimed| {
             let task = tasks.get(&claimed.id.task).map(|loaded| &loaded.task);
             task.is_none_or(|task| when_free(task, claimed.id.key) == Free::HandOut)
-        });
+        };
+        for claimed in held.extract_if(.., |claimed| !may_start(claimed)) {
+            self.engine.sessions.lock().get(self.session).unanswered.insert(claimed.at, now.mono);
+        }
         self.found.extend(held.iter().map(|claimed| claimed.id));
         self.take_in(&held).await?;
         Ok(u32::try_from(held.len()).unwrap_or(u32::MAX))

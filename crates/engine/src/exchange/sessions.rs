@@ -74,7 +74,7 @@ pub(crate) struct LocalSession {
     /// Claims in the store at that time that neither the worker nor this server knew.
     pub(crate) unheard: BTreeSet<AttemptId>,
     /// When the store did not answer a claim call; it may have executed it. These claims are searched for until
-    /// [`LOOKED_FOR`] has passed.
+    /// [`LOOKED_FOR`] has passed, and for as long as one of them must not start.
     pub(crate) unanswered: BTreeMap<Timestamp, Millis>,
     /// The number of claim operations in progress for it.
     pub(crate) hands: usize,

@@ -288,25 +288,36 @@ fn a_claim_whose_answer_was_lost_reaches_the_next_poll() {
 
 #[test]
 fn a_claim_whose_answer_was_lost_is_not_given_after_its_task_was_paused() {
+    for names in [true, false] {
+        a_lost_claim_waits_for_the_resume(names);
+    }
+}
+
+/// `names`: the worker names what it has, so that the claim is released after some time.
+fn a_lost_claim_waits_for_the_resume(names: bool) {
     let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
     let world = World::over(faulty.clone(), 1);
     world.apply(flow("f", &["a"], 0));
     let id = world.submit("f");
     let mut worker = world.worker(1);
+    let mut poll = || {
+        let call = worker.call(0);
+        let holding = call.holding.clone().filter(|_| names);
+        world.drive(world.engine.exchange(Exchange { holding, ..call }, world.now()))
+    };
     faulty.fail(Some(Verb::Claim));
-    let call = worker.call(0);
-    assert!(world.drive(world.engine.exchange(call, world.now())).is_err());
+    assert!(poll().is_err());
     faulty.fail(None);
     world.drive(world.engine.tell(id, Command::Pause { by: None })).unwrap();
     for _ in 0..30 {
-        assert!(worker.poll().attempts.is_empty(), "nothing of a paused task is handed out");
+        assert!(poll().unwrap().attempts.is_empty(), "nothing of a paused task is handed out");
         world.be_heard();
         world.pass(500);
     }
-    assert_eq!(world.status(id), "Paused: Ready");
+    assert_eq!(world.status(id), if names { "Paused: Ready" } else { "Pausing: Running" });
     world.drive(world.engine.tell(id, Command::Resume { by: None })).unwrap();
     world.serve();
-    let attempt = worker.poll().attempts.pop().expect("it was released");
+    let attempt = poll().unwrap().attempts.pop().expect("it may start again");
     assert_eq!((attempt.id.attempt, world.task(id).state.steps[0].forward.deaths), (1, 0));
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
 }

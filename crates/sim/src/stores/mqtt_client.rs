@@ -22,7 +22,11 @@ use crate::world::{Device, Operation};
 const RECONNECT_AFTER_MS: u64 = 1_000;
 
 /// A client of the broker.
-pub(crate) struct MqttThere(Arc<Client>, Mutex<Option<Arc<Link>>>);
+pub(crate) struct MqttThere {
+    client: Arc<Client>,
+    /// The last connection.
+    last: Mutex<Option<Arc<Link>>>,
+}
 
 struct Client {
     mqtt: Mqtt,
@@ -50,17 +54,17 @@ impl MqttThere {
         doubled: u64,
         elapsed: Arc<AtomicU64>,
     ) -> Self {
-        Self(Arc::new(Client { mqtt, way, dice: Mutex::new(dice), doubled, elapsed }), Mutex::default())
+        let client = Arc::new(Client { mqtt, way, dice: Mutex::new(dice), doubled, elapsed });
+        Self { client, last: Mutex::default() }
     }
 
-    /// The last connection.
-    fn state(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
-        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection, if it works.
     fn alive(&self) -> Option<Arc<Link>> {
-        self.state().clone().filter(|link| link.is_open())
+        self.last().clone().filter(|link| link.is_open())
     }
 }
 
@@ -99,29 +103,29 @@ impl DeviceNetwork for MqttThere {
         if let Some(link) = self.alive() {
             return Ok(link);
         }
-        let now = self.0.elapsed.load(Relaxed);
-        let lost_at = self.state().as_ref().map(|link| link.opened_at);
+        let now = self.client.elapsed.load(Relaxed);
+        let lost_at = self.last().as_ref().map(|link| link.opened_at);
         if lost_at.is_some_and(|at| now < at + RECONNECT_AFTER_MS) {
             return gone("the connection was lost");
         }
-        if self.0.way.wait(Operation::Read).await.is_err() {
+        if self.client.way.wait(Operation::Read).await.is_err() {
             return gone("no answer");
         }
         // Another call may have made one meanwhile.
         if let Some(link) = self.alive() {
             return Ok(link);
         }
-        let Some((number, arrived)) = self.0.mqtt.open() else { return gone("it is down") };
-        let opened_at = self.0.elapsed.load(Relaxed);
-        let link = Arc::new(Link { client: self.0.clone(), number, arrived, opened_at });
-        *self.state() = Some(link.clone());
+        let Some((number, arrived)) = self.client.mqtt.open() else { return gone("it is down") };
+        let opened_at = self.client.elapsed.load(Relaxed);
+        let link = Arc::new(Link { client: self.client.clone(), number, arrived, opened_at });
+        *self.last() = Some(link.clone());
         Ok(link)
     }
 
     async fn disconnect(&self) {
-        let link = self.state().take();
+        let link = self.last().take();
         if let Some(link) = link {
-            self.0.mqtt.close(link.number);
+            self.client.mqtt.close(link.number);
         }
     }
 }

@@ -270,8 +270,14 @@ fn machinery_kind(broker: &str, kind: Option<String>) -> anyhow::Result<Option<S
         .map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;
     let needed = signatures.queue_kind();
     if let Some(kind) = kind.filter(|kind| needed != Some(kind)) {
-        let needed = needed.map_or_else(|| "in the name of the queue".to_owned(), str::to_owned);
-        bail!("`kind` is {kind:?}: with `message = \"machinery\"` it is {needed}, so leave it out");
+        match needed {
+            Some(needed) => {
+                bail!("`kind` is {kind:?}: with `message = \"machinery\"` it is {needed}, so leave it out")
+            }
+            None => {
+                bail!("`kind` is {kind:?}: in SQS the name of the queue decides the kind, so leave it out")
+            }
+        }
     }
     Ok(needed.map(str::to_owned))
 }

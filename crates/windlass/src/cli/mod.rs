@@ -187,7 +187,12 @@ pub fn run() -> ExitCode {
     ended.unwrap_or_else(|error| {
         match log {
             Some(log) if log.is_json() => logging::log_last_error(&describe(&error), hint(&error)),
-            _ => report(&error),
+            // It has warned of misspelt variables already.
+            Some(_) => report(&error),
+            None => {
+                report(&error);
+                report_variables(&error);
+            }
         }
         Exit::of_error(&error).into()
     })
@@ -272,12 +277,16 @@ fn report(error: &anyhow::Error) {
     if let Some(hint) = hint(error) {
         eprintln!("hint: {hint}");
     }
-    let lacks_settings = match error.downcast_ref::<ClientError>() {
+}
+
+/// Names misspelt variables if one of them may be why no server answers, or why the token is refused.
+fn report_variables(error: &anyhow::Error) {
+    let may_be_why = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Unreachable { .. }) => true,
         Some(ClientError::Refused(problem)) => problem.status == 401,
         _ => false,
     };
-    if lacks_settings {
+    if may_be_why {
         usage::misspelt_variables().iter().for_each(|line| eprintln!("hint: {line}"));
     }
 }

@@ -82,7 +82,7 @@ fn each_variable(command: &Command, found: &mut impl FnMut(&clap::Arg, &OsStr)) 
     command.get_subcommands().for_each(|command| each_variable(command, found));
 }
 
-/// Warnings of variables that nothing reads and that are almost one that has a meaning.
+/// Warnings about unknown variables whose names are almost those of known ones.
 pub(super) fn misspelt_variables() -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let warning =

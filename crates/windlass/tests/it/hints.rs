@@ -132,7 +132,10 @@ fn a_command_without_its_server_or_token_names_a_misspelt_variable() {
         refused(&command.output().unwrap())
     };
     let said = run("WINDLASS_TOKEN_FIEL");
-    assert!(said.contains("WINDLASS_TOKEN_FIEL is unknown and ignored: did you mean WINDLASS_TOKEN_FILE?"), "{said}");
+    assert!(
+        said.contains("WINDLASS_TOKEN_FIEL is unknown and ignored: did you mean WINDLASS_TOKEN_FILE?"),
+        "{said}"
+    );
     assert!(!run("WINDLASS_STEP").contains("WINDLASS_STEP"));
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::json;
-use windlass_brokers::{DeviceConnection, DeviceMessage};
+use windlass_brokers::{BrokerError, DeviceConnection, DeviceMessage};
 use windlass_core::{
     Act, ActKey, ActState, Device, Failure, Json, Millis, Name, Outcome, TaskId, check_answered,
     planted::{Bug, is_planted},
@@ -58,14 +58,12 @@ impl DeviceKeeper {
         if !self.hears(clock()) {
             return Ok(STANDBY_PAUSE);
         }
-        let received = match self.network.connect().await {
-            Ok(connection) => {
-                let messages = connection.receive(ROUND_MAX, RECEIVE_WAIT).await;
-                messages.map(|messages| (connection, messages))
-            }
-            Err(error) => Err(error),
+        let receive = async || {
+            let connection = self.network.connect().await?;
+            let messages = connection.receive(ROUND_MAX, RECEIVE_WAIT).await?;
+            Ok::<_, BrokerError>((connection, messages))
         };
-        let (connection, messages) = match received {
+        let (connection, messages) = match receive().await {
             Ok(received) => received,
             Err(error) => {
                 self.has_failed(&error, clock());
@@ -95,9 +93,9 @@ impl DeviceKeeper {
     /// Everything that waited at the network was heard over this connection, or this server has heard for long enough.
     fn catch_up(&self, connection: &Arc<dyn DeviceConnection>, is_empty: bool, now: Now) {
         let mut state = self.state();
-        let same = state.hearing.take().filter(|hearing| Arc::ptr_eq(&hearing.connection, connection));
+        let same = state.hearing.take().filter(|hearing| hearing.is_over(connection));
         let mut hearing = same.unwrap_or_else(|| Hearing {
-            connection: connection.clone(),
+            connection: Arc::downgrade(connection),
             since: now.mono,
             is_caught_up: false,
         });

@@ -27,7 +27,7 @@ mod waiting;
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
     time::Duration,
 };
 
@@ -131,10 +131,17 @@ struct State {
 
 /// How far this server has heard over a connection.
 struct Hearing {
-    connection: Arc<dyn DeviceConnection>,
+    /// A lost connection is not kept, with the messages in it.
+    connection: Weak<dyn DeviceConnection>,
     since: Millis,
-    /// Everything that waited at the network when it was made was heard.
+    /// All messages that waited when the connection was made were heard, or [`CATCH_UP_MAX`] has passed.
     is_caught_up: bool,
+}
+
+impl Hearing {
+    fn is_over(&self, connection: &Arc<dyn DeviceConnection>) -> bool {
+        self.connection.ptr_eq(&Arc::downgrade(connection))
+    }
 }
 
 impl State {
@@ -195,8 +202,10 @@ impl DeviceKeeper {
         };
         let round = self.round(led, now).await;
         if round.is_err() {
-            // A job may be claimed that did not get into `waiting`: the next round reads what is claimed.
-            self.state().led = None;
+            // A job may be claimed that did not get into `waiting`, or published and not recorded: the next round reads what is
+            // claimed, and publishes nothing before what waits was heard again.
+            let mut state = self.state();
+            (state.led, state.hearing) = (None, None);
         }
         self.engine.unless_lost(led, round)
     }
@@ -238,9 +247,11 @@ impl DeviceKeeper {
             self.hears_after_claims(now);
         }
         let published = self.publish(led, &connection, now).await?;
-        self.trouble.ends();
+        if published.is_some() {
+            self.trouble.ends();
+        }
         self.tell_trouble(now).await?;
-        let goes_on = claimed == ROUND_MAX || published == ROUND_MAX;
+        let goes_on = claimed == ROUND_MAX || published == Some(ROUND_MAX);
         Ok(if goes_on { Millis(0) } else { Millis(LOOK_EVERY.0 / 2) })
     }
 
@@ -315,7 +326,11 @@ impl DeviceKeeper {
     /// What was received and not settled comes again, once the devices are read again. The network sends it with the next
     /// connection alone.
     async fn hear_again(&self) {
-        self.state().fleet.forget_presence();
+        {
+            let mut state = self.state();
+            state.hearing = None;
+            state.fleet.forget_presence();
+        }
         if !is_planted(Bug::AnswersNotHeardAgain) {
             self.network.disconnect().await;
         }

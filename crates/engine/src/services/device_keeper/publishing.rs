@@ -14,16 +14,17 @@ use super::{DeviceKeeper, ROUND_MAX, State, waiting::Waiting};
 use crate::{EngineError, deciding::device_log::entry, services::leading::Led};
 
 impl DeviceKeeper {
-    /// Publishes what waits for devices that are online. Returns the number of messages.
+    /// Publishes what waits for devices that are online. Returns the number of messages; `None` = the network took none of
+    /// them.
     pub(super) async fn publish(
         &self,
         led: Led,
         connection: &Arc<dyn DeviceConnection>,
         now: Now,
-    ) -> Result<usize, EngineError> {
+    ) -> Result<Option<usize>, EngineError> {
         let jobs = self.publishable(connection, now);
         if jobs.is_empty() {
-            return Ok(0);
+            return Ok(Some(0));
         }
         let messages: Vec<DeviceCommand> = jobs
             .iter()
@@ -36,7 +37,7 @@ impl DeviceKeeper {
             Ok(outcomes) => outcomes,
             Err(error) => {
                 self.has_failed(&error, now);
-                return Ok(0);
+                return Ok(None);
             }
         };
         let mut confirmed = Vec::with_capacity(jobs.len());
@@ -53,6 +54,7 @@ impl DeviceKeeper {
                 }
             }
         }
+        let took_none = confirmed.is_empty() && failure.is_some();
         if !confirmed.is_empty() {
             let ids: Vec<AttemptId> = confirmed.iter().map(|(id, _)| *id).collect();
             self.engine.store.adopt(SessionId::AFAR, &ids, now).await?;
@@ -74,18 +76,17 @@ impl DeviceKeeper {
         if let Some(error) = failure {
             self.has_failed(&error, now);
         }
-        Ok(messages.len())
+        Ok((!took_none).then_some(messages.len()))
     }
 
-    /// The next jobs whose devices are online. None before everything that waited was heard over this connection: the answer
-    /// of a job that was published over an earlier one may be among it.
+    /// The next jobs whose devices are online. None before this server has caught up over this connection: the answer of a
+    /// job that was published over an earlier one may wait.
     fn publishable(&self, connection: &Arc<dyn DeviceConnection>, now: Now) -> Vec<(AttemptId, Waiting)> {
         let mut state = self.state();
         let State { hearing, waiting, fleet, .. } = &mut *state;
-        let is_heard = hearing
-            .as_ref()
-            .is_some_and(|hearing| hearing.is_caught_up && Arc::ptr_eq(&hearing.connection, connection));
-        if !is_heard && !is_planted(Bug::PublishedUnheard) {
+        let hearing = hearing.as_ref().filter(|hearing| hearing.is_over(connection));
+        let has_caught_up = hearing.is_some_and(|hearing| hearing.is_caught_up);
+        if !has_caught_up && !is_planted(Bug::PublishedUnheard) {
             return Vec::new();
         }
         let is_online = |device: &Name| fleet.is_online(device, now) || is_planted(Bug::PresenceIgnored);

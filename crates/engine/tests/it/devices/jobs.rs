@@ -18,7 +18,7 @@ struct TestNetwork {
     open: Mutex<Option<Arc<TestConnection>>>,
 }
 
-/// A connection to it. The next one goes on with what waits.
+/// A connection to it. The next connection gets the waiting messages.
 #[derive(Default)]
 struct TestConnection(Mutex<State>);
 
@@ -27,6 +27,8 @@ struct State {
     is_over: bool,
     /// It ends before the next jobs are confirmed.
     breaks: bool,
+    /// It takes no jobs, and goes on.
+    refuses: bool,
     published: usize,
     waiting: Vec<DeviceMessage>,
 }
@@ -74,6 +76,9 @@ fn over() -> BrokerError {
 impl DeviceConnection for TestConnection {
     async fn publish(&self, messages: &[DeviceCommand]) -> Result<Vec<Result<(), BrokerError>>, BrokerError> {
         let mut state = self.alive()?;
+        if state.refuses {
+            return Ok(vec![Err(BrokerError::Refused("not allowed".to_owned())); messages.len()]);
+        }
         state.published += messages.len();
         state.is_over = std::mem::take(&mut state.breaks);
         let outcome = if state.is_over { Err(over()) } else { Ok(()) };
@@ -85,7 +90,9 @@ impl DeviceConnection for TestConnection {
     }
 
     async fn acknowledge(&self, _: &[u64]) -> Result<(), BrokerError> {
-        self.alive()?.waiting.clear();
+        if let Ok(mut state) = self.alive() {
+            state.waiting.clear();
+        }
         Ok(())
     }
 
@@ -140,4 +147,28 @@ fn a_job_is_not_published_again_over_a_new_connection_before_what_waits_was_hear
     round();
     assert_eq!(published(), 1);
     assert_eq!(world.status(task), "Succeeded: Succeeded");
+}
+
+#[test]
+fn a_network_that_refuses_all_jobs_raises_an_alarm_until_it_takes_one() {
+    let (world, _) = world();
+    apply(&world, &[device("d", &[])]).unwrap();
+    world.apply(flow_of("d"));
+    world.submit("f");
+    let network = Arc::new(TestNetwork::default());
+    let keeper = DeviceKeeper::new(world.engine.clone(), network.clone());
+    let round = || {
+        world.pass(10_000);
+        world.drive(keeper.run_once(world.now())).unwrap();
+        world.drive(keeper.hear_once(|| world.now())).unwrap();
+    };
+    let alarms = || world.drive(world.engine.alarms(false, 9)).unwrap();
+    round();
+    network.with(|state| state.refuses = true);
+    (0..3).for_each(|_| round());
+    let found = alarms();
+    assert!(found.len() == 1 && found[0].message.contains("not allowed"), "{found:?}");
+    network.with(|state| state.refuses = false);
+    (0..2).for_each(|_| round());
+    assert_eq!((network.with(|state| state.published), alarms().len()), (1, 0));
 }

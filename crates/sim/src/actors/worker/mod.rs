@@ -230,7 +230,7 @@ impl Worker {
         let modules = if self.config.both_modules { &["m", "n"][..] } else { &["m"] };
         let claim_request =
             |name: &&str| Some(ClaimRequest { module: Name::new(name).ok()?, commands: None, free });
-        // The first poll after a failed call is answered at once.
+        // As the client library: after a failed call the next poll does not wait, so that the answer renews the lease.
         let wait = if state.is_cut_off { 0 } else { state.lease.poll_wait(&self.config) };
         let wait = if self.config.attached { wait } else { self.world.within(0..=wait) };
         let call = Exchange {

@@ -217,13 +217,24 @@ impl Machinery {
         let now = jiff::Timestamp::now();
         let at = signature.eta().ok().flatten().filter(|at| *at > now);
         let at = at.and_then(|at| i64::try_from(at.as_nanosecond()).ok());
-        match self.sender.send(&queue, &text, at).await {
-            // It never will be: its client hears why, and what comes after it is not held up.
-            Err(error @ (BrokerError::Invalid(_) | BrokerError::TooLarge { .. })) => {
-                tracing::warn!(%error, queue, "a signature that follows another one cannot be sent");
-                self.refuse(signature, &format!("it cannot be sent to the queue {queue}: {error}")).await
-            }
+        let sent = match self.sender.check(&queue, at) {
+            Ok(()) => self.sender.send(&queue, &text, at).await,
+            Err(error) => return self.cannot_send(signature, &queue, &error).await,
+        };
+        match sent {
+            Err(error @ BrokerError::TooLarge { .. }) => self.cannot_send(signature, &queue, &error).await,
             sent => sent,
         }
+    }
+
+    /// A retry would fail too. The client gets the reason as a state, and the next signatures are sent.
+    async fn cannot_send(
+        &self,
+        signature: &Signature,
+        queue: &str,
+        error: &BrokerError,
+    ) -> Result<(), BrokerError> {
+        tracing::warn!(%error, queue, "a signature that follows another one cannot be sent");
+        self.refuse(signature, &format!("it cannot be sent to the queue {queue}: {error}")).await
     }
 }

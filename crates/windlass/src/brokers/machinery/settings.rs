@@ -44,7 +44,7 @@ pub(in crate::brokers) const RESULTS_DEFAULT: &str = "windlass-machinery-results
 pub(crate) struct MachinerySection {
     /// URL of the broker, as clients have it.
     pub(crate) broker: String,
-    /// URL of the result backend. Default: the broker; with SQS it must be given.
+    /// URL of the result backend. Required with SQS. Default otherwise: the broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) backend: Option<String>,
     /// The queues, the default queue first. Default: `machinery_tasks`.

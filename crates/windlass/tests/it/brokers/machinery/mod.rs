@@ -464,7 +464,7 @@ fn a_configuration_that_cannot_work_is_refused() {
         ),
         (
             "[queues.m]\nbroker = \"sqs://h\"\nkind = \"standard\"\nmessage = \"machinery\"\n",
-            "it is in the name of the queue, so leave it out",
+            "in SQS the name of the queue decides the kind, so leave it out",
         ),
         (
             "[queues.m]\nbroker = \"redis://h\"\nkind = \"stream\"\nmessage = \"machinery\"\n",
