@@ -71,6 +71,11 @@ impl Address {
             }
             "sqs+http" | "sqs+https" => {
                 let is_host = |c: char| is_word(c) || ".:[]_".contains(c);
+                if place.contains('/') {
+                    return Err(invalid(
+                        "leave out what is behind the port: accounts and queues are not in it",
+                    ));
+                }
                 if place.is_empty() || place.starts_with(':') || !place.chars().all(is_host) {
                     return Err(invalid("it names no host"));
                 }

@@ -296,6 +296,11 @@ fn offered(module: &str, section: QueueSection) -> anyhow::Result<OfferedQueue> 
     let is_machinery = format == MessageFormat::Machinery;
     let results_default = if is_machinery { machinery::RESULTS_DEFAULT } else { RESULTS_DEFAULT };
     let results = results.unwrap_or_else(|| results_default.to_owned());
+    ensure!(
+        !(is_machinery && broker.starts_with("sqs") && results.ends_with(".fifo")),
+        "`results` is {results:?}: workers of the library machinery cannot send what follows a task to a FIFO queue, so \
+         name a standard queue"
+    );
     let kind = if is_machinery { machinery_kind(&broker, kind)? } else { kind };
     ensure!(
         queue != results,

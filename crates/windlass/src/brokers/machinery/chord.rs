@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use windlass_brokers::{BrokerError, ResultDocument};
 use windlass_core::Phase;
@@ -48,8 +49,7 @@ impl Machinery {
     pub(super) async fn advance_chord(&self, uuid: &str, ended: &Ended) -> Result<(), BrokerError> {
         // What is malformed was refused with the signature.
         let Ok(Some(callback)) = ended.signature.chord_callback() else { return Ok(()) };
-        let document = self.backend.read(&[uuid.to_owned()]).await?.into_iter().next().flatten();
-        let group: Option<Group> = document.and_then(|text| serde_json::from_str(&text).ok());
+        let group = self.group(uuid).await?;
         if ended.state.state == StateName::Failure {
             return match self.settings.mode {
                 Mode::Safe => self.fail_chord(uuid, group, &callback, &ended.state).await,
@@ -131,6 +131,30 @@ impl Machinery {
             _ => None,
         };
         Ok(self.load(&ids).await?.into_iter().filter_map(ended).collect())
+    }
+
+    /// Fails the chord of a signature that starts no task, if it is of one. What follows may be refused for its part.
+    pub(super) fn refuse_chord<'a>(
+        &'a self,
+        refused: &'a Signature,
+        state: &'a TaskState,
+    ) -> BoxFuture<'a, Result<(), BrokerError>> {
+        Box::pin(async move {
+            let uuid = refused.group().unwrap_or_default();
+            let (Ok(Some(callback)), Mode::Safe, false) =
+                (refused.chord_callback(), self.settings.mode, uuid.is_empty())
+            else {
+                return Ok(());
+            };
+            let group = self.group(&uuid).await?;
+            self.fail_chord(&uuid, group, &callback, state).await
+        })
+    }
+
+    /// The document of a group.
+    async fn group(&self, uuid: &str) -> Result<Option<Group>, BrokerError> {
+        let document = self.backend.read(&[uuid.to_owned()]).await?.into_iter().next().flatten();
+        Ok(document.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     /// Fails a chord, one of whose tasks has failed: its callback gets the reason as its state, and what follows its

@@ -216,7 +216,7 @@ impl Machinery {
         self.backend.write(&[state.document(Some(self.settings.keep()))]).await?;
         let now = jiff::Timestamp::now();
         let at = signature.eta().ok().flatten().filter(|at| *at > now);
-        let at = at.and_then(|at| i64::try_from(at.as_nanosecond()).ok());
+        let at = at.map(|at| i64::try_from(at.as_nanosecond()).unwrap_or(i64::MAX));
         let sent = match self.sender.check(&queue, at) {
             Ok(()) => self.sender.send(&queue, &text, at).await,
             Err(error) => return self.cannot_send(signature, &queue, &error).await,

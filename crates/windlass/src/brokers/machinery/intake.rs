@@ -120,7 +120,7 @@ impl Machinery {
         self.backend.write(&documents.collect::<Vec<_>>()).await
     }
 
-    /// Writes the reason where the client looks, unless a task with this UUID has run.
+    /// Writes the reason where the client looks, unless a task with this UUID has run. The chord of the signature fails.
     pub(super) async fn refuse(&self, signature: &Signature, why: &str) -> Result<(), BrokerError> {
         let uuid = signature.uuid().unwrap_or_default();
         if uuid.is_empty() {
@@ -133,7 +133,10 @@ impl Machinery {
         }
         let name = signature.name().unwrap_or_default();
         let state = TaskState::new(&uuid, &name, StateName::Failure, jiff::Timestamp::now());
-        self.backend.write(&[state.because(why.to_owned()).document(Some(self.settings.keep()))]).await
+        let state = state.because(why.to_owned());
+        // First: with its state the signature counts as refused.
+        self.refuse_chord(signature, &state).await?;
+        self.backend.write(&[state.document(Some(self.settings.keep()))]).await
     }
 
     /// Keeps the documents of groups whose chords are open.

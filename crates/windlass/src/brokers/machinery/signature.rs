@@ -121,12 +121,15 @@ impl Signature {
 
     /// What follows the success of the whole group.
     pub(super) fn chord_callback(&self) -> Result<Option<Self>, String> {
-        self.raw("ChordCallback").map(|raw| Self::parse(raw.get())).transpose()
+        const FIELD: &str = "ChordCallback";
+        let parse = |raw: &RawValue| Self::parse(raw.get()).map_err(|error| format!("`{FIELD}`: {error}"));
+        self.raw(FIELD).map(parse).transpose()
     }
 
     fn signatures(&self, name: &str) -> Result<Vec<Self>, String> {
         let texts: Vec<Box<RawValue>> = self.field(name)?;
-        texts.iter().map(|text| Self::parse(text.get())).collect()
+        let parse = |text: &Box<RawValue>| Self::parse(text.get());
+        texts.iter().map(parse).collect::<Result<_, _>>().map_err(|error| format!("`{name}`: {error}"))
     }
 
     /// A field; the default where it is absent or null.

@@ -100,10 +100,7 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
     for (index, arg) in signature.args()?.iter().enumerate() {
         args.push(arg.checked().map_err(|error| format!("`Args[{index}]`: {error}"))?);
     }
-    // What follows is read now, so that a mistake in it is found before anything runs.
-    signature.on_success()?;
-    signature.on_error()?;
-    signature.chord_callback()?;
+    check_what_follows(signature)?;
     signature.group_count()?;
     signature.is_immutable()?;
     let retries = signature.retries()?;
@@ -122,6 +119,23 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
         labels,
     };
     serde_json::to_string(&document).map_err(|error| error.to_string())
+}
+
+/// Reads what follows, so that a mistake in it is found before anything runs.
+fn check_what_follows(signature: &Signature) -> Result<(), String> {
+    let callback = signature.chord_callback()?.into_iter().collect();
+    let fields = [
+        ("OnSuccess", signature.on_success()?),
+        ("OnError", signature.on_error()?),
+        ("ChordCallback", callback),
+    ];
+    for (field, signatures) in fields {
+        for follows in signatures {
+            let read = follows.args().and(follows.routing_key()).and(follows.eta());
+            read.map_err(|error| format!("`{field}`: {error}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The smallest Fibonacci number above this one: the next pause before a retry, in seconds.

@@ -205,6 +205,11 @@ fn what_cannot_be_run_is_put_aside_and_its_client_hears_why() {
         ("task_name", signature("task_name", "two words", json!({})), "`Name`: "),
         ("task_eta", signature("task_eta", "add", json!({ "ETA": "soon" })), "`ETA` is \"soon\""),
         (
+            "task_next",
+            signature("task_next", "add", json!({ "OnSuccess": [{ "UUID": "task_x", "Args": "bad" }] })),
+            "`OnSuccess`: `Args`: ",
+        ),
+        (
             "task_large",
             signature("task_large", "add", json!({ "Headers": { "a": "x".repeat(2 << 20) } })),
             "MiB",
@@ -226,7 +231,7 @@ fn what_cannot_be_run_is_put_aside_and_its_client_hears_why() {
     }
     until_within(PATIENCE, "all are in the dead-letter queue", || {
         let count = shop.redis.ask(&["LLEN", "machinery_tasks-dead"]).unwrap();
-        (count.trim() == "10").then_some(())
+        (count.trim() == "12").then_some(())
     });
     let alarms = shop.site.json(&["alarm", "list"]).to_string();
     assert!(alarms.contains("is not a signature that can be run"), "{alarms}");
@@ -242,6 +247,29 @@ fn send_large(shop: &Shop, text: &str) {
         .output()
         .unwrap();
     assert!(sent.status.success(), "{sent:?}");
+}
+
+#[test]
+fn a_chord_fails_if_one_of_its_signatures_cannot_run() {
+    let Some(mut shop) = Shop::open("") else { return };
+    start_example_worker(&mut shop.site);
+    let group = json!({ "GroupUUID": "group_g", "TaskUUIDs": ["task_1", "task_2"], "ChordTriggered": false });
+    shop.redis.ask(&["SET", "group_g", &group.to_string()]).unwrap();
+    let [first, mut second] = chord();
+    second["Name"] = json!("two words");
+    second["ChordCallback"]["OnError"] =
+        json!([signature("task_e", "report", json!({ "RoutingKey": "reports" }))]);
+    shop.send(&first);
+    shop.results("task_1");
+    shop.send(&second);
+    for uuid in ["task_2", "chord_c"] {
+        let state = shop.ended(uuid);
+        let (state, error) = (&state["State"], state["Error"].as_str().unwrap());
+        assert!(state == "FAILURE" && error.contains("`Name`: "), "{uuid}: {state} {error}");
+    }
+    let report: Value = serde_json::from_str(&shop.redis.ask(&["LPOP", "reports"]).unwrap()).unwrap();
+    assert_eq!(report["UUID"], "task_e");
+    assert!(shop.ttl("task_1") > 0 && shop.ttl("group_g") > 0, "nothing is kept for ever");
 }
 
 #[test]
@@ -465,6 +493,10 @@ fn a_configuration_that_cannot_work_is_refused() {
         (
             "[queues.m]\nbroker = \"sqs://h\"\nkind = \"standard\"\nmessage = \"machinery\"\n",
             "in SQS the name of the queue decides the kind, so leave it out",
+        ),
+        (
+            "[queues.m]\nbroker = \"sqs://h\"\nresults = \"r.fifo\"\nmessage = \"machinery\"\n",
+            "so name a standard queue",
         ),
         (
             "[queues.m]\nbroker = \"redis://h\"\nkind = \"stream\"\nmessage = \"machinery\"\n",
