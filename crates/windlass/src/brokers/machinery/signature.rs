@@ -128,8 +128,8 @@ impl Signature {
 
     fn signatures(&self, name: &str) -> Result<Vec<Self>, String> {
         let texts: Vec<Box<RawValue>> = self.field(name)?;
-        let parse = |text: &Box<RawValue>| Self::parse(text.get());
-        texts.iter().map(parse).collect::<Result<_, _>>().map_err(|error| format!("`{name}`: {error}"))
+        let signatures: Result<_, _> = texts.iter().map(|text| Self::parse(text.get())).collect();
+        signatures.map_err(|error| format!("`{name}`: {error}"))
     }
 
     /// A field; the default where it is absent or null.
