@@ -187,12 +187,7 @@ pub fn run() -> ExitCode {
     ended.unwrap_or_else(|error| {
         match log {
             Some(log) if log.is_json() => logging::log_last_error(&describe(&error), hint(&error)),
-            // It has warned of misspelt variables already.
-            Some(_) => report(&error),
-            None => {
-                report(&error);
-                report_variables(&error);
-            }
+            _ => report(&error),
         }
         Exit::of_error(&error).into()
     })
@@ -277,16 +272,13 @@ fn report(error: &anyhow::Error) {
     if let Some(hint) = hint(error) {
         eprintln!("hint: {hint}");
     }
-}
-
-/// Names misspelt variables if one of them may be why no server answers, or why the token is refused.
-fn report_variables(error: &anyhow::Error) {
-    let may_be_why = match error.downcast_ref::<ClientError>() {
+    // A misspelt variable may be why no server answers, or why the token is refused.
+    let may_lack_a_setting = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Unreachable { .. }) => true,
         Some(ClientError::Refused(problem)) => problem.status == 401,
         _ => false,
     };
-    if may_be_why {
+    if may_lack_a_setting {
         usage::misspelt_variables().iter().for_each(|line| eprintln!("hint: {line}"));
     }
 }
