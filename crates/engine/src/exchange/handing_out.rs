@@ -111,6 +111,8 @@ impl Engine {
             }
         }
         if !unknown.is_empty() {
+            // A cached state that lacks one attempt is out of date for the others of its task, too.
+            unknown.iter().for_each(|id| drop(tasks.remove(&id.task)));
             let connected = self.task_cache.connected();
             let read = self.tasks_of(&unknown).await?;
             read.values().for_each(|loaded| self.task_cache.learn(loaded, connected));

@@ -19,7 +19,7 @@ use windlass_core::{
 use windlass_engine::{Campaign, Committer, Exchange, ReportStatus, Said, WorkerReport, services::Janitor};
 use windlass_store::{
     ClaimRequest, Retention,
-    memory::{MemorySink, SharedStore},
+    memory::{MemorySink, Row, SharedStore},
     resident::Resident,
 };
 
@@ -320,6 +320,25 @@ fn a_lost_claim_waits_for_the_resume(names: bool) {
     let attempt = poll().unwrap().attempts.pop().expect("it may start again");
     assert_eq!((attempt.id.attempt, world.task(id).state.steps[0].forward.deaths), (1, 0));
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+}
+
+/// This server remembers the task as it was before another one made its second step ready.
+#[test]
+fn nothing_of_a_damaged_task_is_given_by_what_a_server_remembers_of_it() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let (world, other) =
+        (World::over(store.clone(), 1), World::over(Arc::new(SharedStore::clone(&store)), 2));
+    let mut flow = flow("f", &["a", "b"], 0);
+    flow.steps[1].after.clear();
+    flow.steps[1].delay = Some(Millis(1_000));
+    world.apply(flow);
+    let id = world.submit("f");
+    other.be_heard();
+    other.pass(5_000);
+    assert_eq!(other.status(id), "Pending: Ready Ready");
+    store.damage(Row::Task(id));
+    let mut worker = world.worker(1);
+    assert!(worker.poll().attempts.is_empty());
 }
 
 /// Every call hands out to all polls that wait. Its connection may close while the store claims for another worker.
