@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_core::{
-    Action, Attempt, Command, Failure, Free, Millis, Name, Outcome, Report, TaskId, Timestamp, when_free,
+    Action, Attempt, Command, Failure, Free, Millis, Name, Outcome, Report, Timestamp, when_free,
 };
 use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
@@ -75,50 +75,6 @@ impl Engine {
                     .any(|claim_request| claim_request.free > 0 && !is_empty(claim_request));
             may_get.then(|| (session, seq, claim_requests.to_vec(), free))
         })
-    }
-
-    /// The tasks of these attempts, each task once: many attempts may belong to one task, as the items of an `each`
-    /// step do.
-    pub(crate) async fn tasks_of(
-        &self,
-        attempts: &[AttemptId],
-    ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
-        let ids = ids_of(attempts);
-        let tasks = self.store.load(&ids).await?;
-        Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
-    }
-
-    /// As [`Engine::tasks_of`], but parameters and results may be missing.
-    pub(crate) async fn heads_of(
-        &self,
-        attempts: &[AttemptId],
-    ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
-        let ids = ids_of(attempts);
-        let heads = self.store.load_heads(&ids).await?;
-        Ok(ids.into_iter().zip(heads).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
-    }
-
-    /// The tasks of attempts that were claimed just now; tasks in the task cache are not read.
-    pub(crate) async fn tasks_of_claimed(
-        &self,
-        claimed: &[Claimed],
-    ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
-        let (mut tasks, mut unknown) = (BTreeMap::new(), Vec::new());
-        for claimed in claimed {
-            match self.task_cache.claimed(claimed) {
-                Some(loaded) => drop(tasks.insert(claimed.id.task, loaded)),
-                None => unknown.push(claimed.id),
-            }
-        }
-        if !unknown.is_empty() {
-            // A cached state that lacks one attempt is out of date for the others of its task, too.
-            unknown.iter().for_each(|id| drop(tasks.remove(&id.task)));
-            let connected = self.task_cache.connected();
-            let read = self.tasks_of(&unknown).await?;
-            read.values().for_each(|loaded| self.task_cache.learn(loaded, connected));
-            tasks.extend(read);
-        }
-        Ok(tasks)
     }
 
     /// A claimed attempt in the form that its worker gets.
@@ -391,12 +347,4 @@ impl Drop for Hand<'_> {
             local.give(id);
         }
     }
-}
-
-/// The tasks of attempts, each once.
-fn ids_of(attempts: &[AttemptId]) -> Vec<TaskId> {
-    let mut ids: Vec<TaskId> = attempts.iter().map(|id| id.task).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    ids
 }

@@ -13,6 +13,7 @@ mod hearing;
 mod holdings;
 mod logs;
 mod polls;
+mod reading;
 mod reports;
 pub(crate) mod sessions;
 mod tokens;
