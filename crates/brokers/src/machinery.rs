@@ -3,6 +3,8 @@
 //! Documents are passed on as they are; what is in them is not known here. Clients of the library have the same names and
 //! times configured, which are given when these are made.
 
+#[cfg(any(feature = "rabbitmq", feature = "sqs"))]
+use std::time::{SystemTime, UNIX_EPOCH};
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
@@ -91,7 +93,7 @@ pub struct Waiting {
 /// A broker with signatures.
 #[async_trait]
 pub trait SignatureBroker: Send + Sync {
-    /// The kind of the queues that hold signatures; `None` = the name of a queue says it.
+    /// The kind of the queues that hold signatures; `None` = it follows from the name of each queue.
     fn queue_kind(&self) -> Option<&'static str>;
 
     /// Whether queues get signatures through an exchange.
@@ -117,4 +119,12 @@ pub trait SignatureBroker: Send + Sync {
     /// # Errors
     /// When the server does not answer.
     async fn move_due(&self, default_queue: &str) -> Result<u64, BrokerError>;
+}
+
+/// The time from `now` until `at`, in nanoseconds since 1970, as a number of these units, rounded up; 0 = it is over.
+#[cfg(any(feature = "rabbitmq", feature = "sqs"))]
+pub(crate) fn time_left(at: i64, now: SystemTime, unit: Duration) -> u64 {
+    let now = now.duration_since(UNIX_EPOCH).map_or(u128::MAX, |now| now.as_nanos());
+    let left = u128::try_from(at).unwrap_or(0).saturating_sub(now);
+    u64::try_from(left.div_ceil(unit.as_nanos())).unwrap_or(u64::MAX)
 }

@@ -5,7 +5,10 @@
 //! | the exchange of the clients | where signatures are sent; their routing key names a queue, or a binding |
 //! | `delay.MS.EXCHANGE.KEY` | queue of signatures that go to `KEY` after this time. The server moves and removes it itself |
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 use lapin::{
@@ -22,7 +25,7 @@ use super::{
     queues,
     target::{Letter, Target},
 };
-use crate::{Binding, BrokerError, Message, Queue, SignatureBroker};
+use crate::{Binding, BrokerError, Message, Queue, SignatureBroker, machinery::time_left};
 
 /// The longest time that a queue of delayed signatures can have, in milliseconds: it is removed after twice this time.
 const DELAY_MAX: u64 = u32::MAX as u64 / 2 - 1;
@@ -111,8 +114,6 @@ impl SignatureBroker for Signatures {
 
 /// The time until `at`, in nanoseconds since 1970, in milliseconds; `None` = it is over.
 fn ms_until(at: i64) -> Option<u64> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
-    let left = u128::try_from(at).ok()?.checked_sub(now.as_nanos())?;
-    let ms = u64::try_from(left.div_ceil(1_000_000)).unwrap_or(DELAY_MAX);
+    let ms = time_left(at, SystemTime::now(), Duration::from_millis(1));
     (ms > 0).then(|| ms.min(DELAY_MAX))
 }

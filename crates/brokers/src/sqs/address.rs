@@ -150,6 +150,7 @@ mod tests {
         for url in urls {
             let Err(BrokerError::Invalid(why)) = Address::parse(url) else { panic!("{url} was taken") };
             assert!(why.contains(EXPECTED) && !why.contains("s3cret"), "{why}");
+            assert_eq!(why.contains("leave out what is behind the port"), url == "sqs+http://host/s3cret");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The body of a message is a signature. In a FIFO queue its group is the `BrokerMessageGroupId` of the signature, and its
 //! deduplication id is the `UUID`. SQS delays messages of standard queues itself.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::{
     link::{self, Link},
     publish,
 };
-use crate::{BrokerError, Message, Queue, SignatureBroker};
+use crate::{BrokerError, Message, Queue, SignatureBroker, machinery::time_left};
 
 /// The longest delay of a message, in seconds.
 const DELAY_MAX: u64 = 15 * 60;
@@ -32,7 +32,7 @@ impl Signatures {
 
 #[async_trait]
 impl SignatureBroker for Signatures {
-    /// The name of a queue says its kind.
+    /// The kind of a queue follows from its name.
     fn queue_kind(&self) -> Option<&'static str> {
         None
     }
@@ -59,18 +59,16 @@ impl SignatureBroker for Signatures {
     }
 }
 
-/// The delay of a message in this queue that is to arrive at `at`. SQS cannot delay one message of a FIFO queue: as in the
-/// library, it arrives at once.
+/// The delay of a message in this queue until `at`. SQS cannot delay one message of a FIFO queue: as in the library, it
+/// arrives at once.
 fn delay_in(queue: &Queue, at: Option<i64>) -> Result<i32, BrokerError> {
     let is_fifo = link::is_fifo(queue)?;
     at.filter(|_| !is_fifo).map_or(Ok(0), |at| delay(at, SystemTime::now()))
 }
 
-/// The delay of a message that is to arrive at `at`, in nanoseconds since 1970: whole seconds, never too few.
+/// The delay until `at`, in nanoseconds since 1970: seconds, rounded up.
 fn delay(at: i64, now: SystemTime) -> Result<i32, BrokerError> {
-    let now = now.duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-    let left = u128::try_from(at).unwrap_or(0).saturating_sub(now);
-    let seconds = u64::try_from(left.div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
+    let seconds = time_left(at, now, Duration::from_secs(1));
     let delay = i32::try_from(seconds).ok().filter(|_| seconds <= DELAY_MAX);
     delay.ok_or_else(|| {
         BrokerError::Invalid(format!(
@@ -81,7 +79,7 @@ fn delay(at: i64, now: SystemTime) -> Result<i32, BrokerError> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::UNIX_EPOCH;
 
     use super::*;
 

@@ -15,8 +15,7 @@ impl Engine {
         attempts: &[AttemptId],
     ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
         let ids = ids_of(attempts);
-        let tasks = self.store.load(&ids).await?;
-        Ok(ids.into_iter().zip(tasks).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
+        Ok(by_id(&ids, self.store.load(&ids).await?))
     }
 
     /// As [`Engine::tasks_of`], but parameters and results may be missing.
@@ -25,8 +24,7 @@ impl Engine {
         attempts: &[AttemptId],
     ) -> Result<BTreeMap<TaskId, Loaded>, StoreError> {
         let ids = ids_of(attempts);
-        let heads = self.store.load_heads(&ids).await?;
-        Ok(ids.into_iter().zip(heads).filter_map(|(id, loaded)| Some((id, loaded?))).collect())
+        Ok(by_id(&ids, self.store.load_heads(&ids).await?))
     }
 
     /// The tasks of attempts that were claimed just now; tasks in the task cache are not read.
@@ -59,4 +57,9 @@ fn ids_of(attempts: &[AttemptId]) -> Vec<TaskId> {
     ids.sort_unstable();
     ids.dedup();
     ids
+}
+
+/// The tasks that were found, by their ids.
+fn by_id(ids: &[TaskId], loaded: Vec<Option<Loaded>>) -> BTreeMap<TaskId, Loaded> {
+    ids.iter().zip(loaded).filter_map(|(id, loaded)| Some((*id, loaded?))).collect()
 }

@@ -264,7 +264,7 @@ pub(super) fn taken_in(section: IntakeSection) -> anyhow::Result<IntakeSettings>
     })
 }
 
-/// The kind of the queues of workers that use the library machinery; `None` = their names say it.
+/// The kind of the queues of workers that use the library machinery; `None` = it follows from their names.
 fn machinery_kind(broker: &str, kind: Option<String>) -> anyhow::Result<Option<String>> {
     let signatures = signature_broker(broker, machinery::EXCHANGE_DEFAULT)
         .map_err(|error| anyhow::anyhow!("`broker`: {error}"))?;

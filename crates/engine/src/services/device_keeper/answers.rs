@@ -93,7 +93,7 @@ impl DeviceKeeper {
     /// Everything that waited at the network was heard over this connection, or this server has heard for long enough.
     fn catch_up(&self, connection: &Arc<dyn DeviceConnection>, is_empty: bool, now: Now) {
         let mut state = self.state();
-        let same = state.hearing.take().filter(|hearing| hearing.is_over(connection));
+        let same = state.hearing.take().filter(|hearing| hearing.concerns(connection));
         let mut hearing = same.unwrap_or_else(|| Hearing {
             connection: Arc::downgrade(connection),
             since: now.mono,

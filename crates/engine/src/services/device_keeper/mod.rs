@@ -131,7 +131,7 @@ struct State {
 
 /// How far this server has heard over a connection.
 struct Hearing {
-    /// A lost connection is not kept, with the messages in it.
+    /// Weak, so that a lost connection and its unread messages do not stay in memory.
     connection: Weak<dyn DeviceConnection>,
     since: Millis,
     /// All messages that waited when the connection was made were heard, or [`CATCH_UP_MAX`] has passed.
@@ -139,7 +139,8 @@ struct Hearing {
 }
 
 impl Hearing {
-    fn is_over(&self, connection: &Arc<dyn DeviceConnection>) -> bool {
+    /// Whether it is about this connection.
+    fn concerns(&self, connection: &Arc<dyn DeviceConnection>) -> bool {
         self.connection.ptr_eq(&Arc::downgrade(connection))
     }
 }

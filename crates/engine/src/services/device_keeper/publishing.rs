@@ -84,7 +84,7 @@ impl DeviceKeeper {
     fn publishable(&self, connection: &Arc<dyn DeviceConnection>, now: Now) -> Vec<(AttemptId, Waiting)> {
         let mut state = self.state();
         let State { hearing, waiting, fleet, .. } = &mut *state;
-        let hearing = hearing.as_ref().filter(|hearing| hearing.is_over(connection));
+        let hearing = hearing.as_ref().filter(|hearing| hearing.concerns(connection));
         let has_caught_up = hearing.is_some_and(|hearing| hearing.is_caught_up);
         if !has_caught_up && !is_planted(Bug::PublishedUnheard) {
             return Vec::new();

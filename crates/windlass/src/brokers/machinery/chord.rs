@@ -49,7 +49,7 @@ impl Machinery {
     pub(super) async fn advance_chord(&self, uuid: &str, ended: &Ended) -> Result<(), BrokerError> {
         // What is malformed was refused with the signature.
         let Ok(Some(callback)) = ended.signature.chord_callback() else { return Ok(()) };
-        let group = self.group(uuid).await?;
+        let group: Option<Group> = self.document(uuid).await?;
         if ended.state.state == StateName::Failure {
             return match self.settings.mode {
                 Mode::Safe => self.fail_chord(uuid, group, &callback, &ended.state).await,
@@ -133,7 +133,8 @@ impl Machinery {
         Ok(self.load(&ids).await?.into_iter().filter_map(ended).collect())
     }
 
-    /// Fails the chord of a signature that starts no task, if it is of one. What follows may be refused for its part.
+    /// Fails the chord of a refused signature, if it belongs to one. The future is boxed because a signature that follows may
+    /// be refused, too.
     pub(super) fn refuse_chord<'a>(
         &'a self,
         refused: &'a Signature,
@@ -146,15 +147,9 @@ impl Machinery {
             else {
                 return Ok(());
             };
-            let group = self.group(&uuid).await?;
+            let group = self.document(&uuid).await?;
             self.fail_chord(&uuid, group, &callback, state).await
         })
-    }
-
-    /// The document of a group.
-    async fn group(&self, uuid: &str) -> Result<Option<Group>, BrokerError> {
-        let document = self.backend.read(&[uuid.to_owned()]).await?.into_iter().next().flatten();
-        Ok(document.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     /// Fails a chord, one of whose tasks has failed: its callback gets the reason as its state, and what follows its

@@ -120,21 +120,20 @@ impl Machinery {
         self.backend.write(&documents.collect::<Vec<_>>()).await
     }
 
-    /// Writes the reason where the client looks, unless a task with this UUID has run. The chord of the signature fails.
+    /// Writes the reason where the client looks, unless a task with this UUID has run. Also fails the chord of the signature.
     pub(super) async fn refuse(&self, signature: &Signature, why: &str) -> Result<(), BrokerError> {
         let uuid = signature.uuid().unwrap_or_default();
         if uuid.is_empty() {
             return Ok(());
         }
-        let before = self.backend.read(std::slice::from_ref(&uuid)).await?.into_iter().next().flatten();
-        let before: Option<TaskState> = before.and_then(|text| serde_json::from_str(&text).ok());
+        let before: Option<TaskState> = self.document(&uuid).await?;
         if before.is_some_and(|before| before.state != StateName::Pending) {
             return Ok(());
         }
         let name = signature.name().unwrap_or_default();
         let state = TaskState::new(&uuid, &name, StateName::Failure, jiff::Timestamp::now());
         let state = state.because(why.to_owned());
-        // First: with its state the signature counts as refused.
+        // The chord fails first: a signature that has its state is not refused again.
         self.refuse_chord(signature, &state).await?;
         self.backend.write(&[state.document(Some(self.settings.keep()))]).await
     }

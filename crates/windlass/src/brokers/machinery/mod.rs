@@ -36,7 +36,10 @@ mod value;
 
 use std::sync::Arc;
 
-use windlass_brokers::{Broker, ResultBackend, SignatureBroker, result_backend, signature_broker};
+use serde::de::DeserializeOwned;
+use windlass_brokers::{
+    Broker, BrokerError, ResultBackend, SignatureBroker, result_backend, signature_broker,
+};
 use windlass_engine::services::Subscriber;
 
 use crate::{http::App, loops::Loops};
@@ -62,6 +65,12 @@ impl Machinery {
         let backend = result_backend(settings.backend.as_str(), settings.of_results())?;
         let sender = signature_broker(settings.broker.as_str(), settings.exchange())?;
         Ok(Self { app, backend, sender, settings })
+    }
+
+    /// The document of a task or group; `None` if there is none, or another program's.
+    async fn document<T: DeserializeOwned>(&self, uuid: &str) -> Result<Option<T>, BrokerError> {
+        let document = self.backend.read(&[uuid.to_owned()]).await?.into_iter().next().flatten();
+        Ok(document.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     /// Starts the loops that read signatures, and returns what hears of the ends of their tasks.

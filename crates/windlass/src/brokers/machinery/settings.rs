@@ -89,7 +89,7 @@ pub(crate) struct MachinerySettings {
     pub(crate) broker: BrokerUrl,
     pub(super) backend: BrokerUrl,
     queues: Vec<String>,
-    /// The kind of the queues; `None` = their names say it.
+    /// The kind of the queues; `None` = it follows from their names.
     kind: Option<&'static str>,
     /// What the default queue gets of the exchange, where the broker has exchanges.
     binding: Option<Binding>,

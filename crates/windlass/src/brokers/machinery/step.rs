@@ -135,7 +135,7 @@ impl WriteStep for Writer {
         Message { priority: task.input.priority, ..Message::new(token.clone(), task.id.to_string(), body) }
     }
 
-    /// Redis takes larger messages than a step can be.
+    /// Nothing in a signature can be left out: a step that is too large for the broker fails.
     fn reference(&self, attempt: &HandedOut, has_headers: bool) -> Message {
         self.message(attempt, has_headers)
     }

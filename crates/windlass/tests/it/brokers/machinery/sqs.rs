@@ -49,6 +49,7 @@ fn what_follows_goes_to_its_queue_and_what_cannot_be_sent_fails() {
             "Args": [whole(40), whole(2)],
             "OnSuccess": [
                 follows("task_late", "reports", json!("2099-01-01T00:00:00Z")),
+                follows("task_far", "reports", json!("9999-01-01T00:00:00Z")),
                 follows("task_nowhere", "a.b", Value::Null),
                 follows("task_b", "reports", Value::Null),
                 follows("task_c", "reports.fifo", json!("2099-01-01T00:00:00Z")),
@@ -62,7 +63,11 @@ fn what_follows_goes_to_its_queue_and_what_cannot_be_sent_fails() {
         assert_eq!((&sent["UUID"], &sent["Args"]), (&json!(uuid), &json!([whole(42)])));
         assert_eq!(shop.document(uuid).unwrap()["State"], "PENDING");
     }
-    for (uuid, why) in [("task_late", "900 s at most"), ("task_nowhere", "cannot be a queue of SQS")] {
+    for (uuid, why) in [
+        ("task_late", "900 s at most"),
+        ("task_far", "900 s at most"),
+        ("task_nowhere", "cannot be a queue of SQS"),
+    ] {
         let state = shop.ended(uuid);
         assert!(state["State"] == "FAILURE" && state["Error"].as_str().unwrap().contains(why), "{state}");
     }
