@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log"
 	"os"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -12,37 +13,56 @@ import (
 )
 
 func main() {
+	for {
+		log.Print("connecting again: ", serve())
+		time.Sleep(time.Second)
+	}
+}
+
+// Serves until the connection is lost.
+func serve() error {
 	connection, err := amqp.Dial(os.Getenv("BROKER"))
-	check(err)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
 	channel, err := connection.Channel()
-	check(err)
+	if err != nil {
+		return err
+	}
 	for _, queue := range []string{"mysql", "windlass-results"} {
 		_, err := channel.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
-		check(err)
+		if err != nil {
+			return err
+		}
 	}
-	check(channel.Confirm(false))
-	check(channel.Qos(1, 0, false))
+	if err := errors.Join(channel.Confirm(false), channel.Qos(1, 0, false)); err != nil {
+		return err
+	}
 	messages, err := channel.Consume("mysql", "", false, false, false, false, nil)
-	check(err)
+	if err != nil {
+		return err
+	}
 	for message := range messages {
 		token, _ := message.Headers["windlass-token"].(string)
 		step, err := mysql.Read(message.Body, token)
-		check(err)
-		check(step.Run(func(result []byte) error {
+		if err != nil {
+			return err
+		}
+		err = step.Run(func(result []byte) error {
 			lasting := amqp.Publishing{DeliveryMode: amqp.Persistent, Body: result}
 			confirmation, err := channel.PublishWithDeferredConfirm("", "windlass-results", false, false, lasting)
 			if err == nil && !confirmation.Wait() {
 				err = errors.New("RabbitMQ did not take a result")
 			}
 			return err
-		}))
-		check(message.Ack(false)) // the result is with the broker
+		})
+		if err != nil {
+			return err
+		}
+		if err := message.Ack(false); err != nil { // the result is with the broker
+			return err
+		}
 	}
-	log.Fatal("the connection was lost")
-}
-
-func check(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
+	return errors.New("the connection was lost")
 }
