@@ -70,7 +70,7 @@ impl Contents {
             let alarm = alarm.map_err(|damaged| StoreError::Damaged(damaged.reason.into()))?;
             add("alarm", &sink.alarm(&alarm.id).await?);
         }
-        for told in sink.unannounced(usize::MAX).await? {
+        for told in sink.unannounced(TaskId::NONE, usize::MAX).await? {
             add("to be announced", &told);
         }
         for task in &names.tasks {

@@ -127,7 +127,7 @@ pub(crate) async fn run(
                 if number % 7 == 0 && story.task.state.events > 2 { None } else { story.go_on(failing)? };
         }
         if number % 2 == 0 {
-            let told = store.unannounced(usize::MAX).await?;
+            let told = store.unannounced(TaskId::NONE, usize::MAX).await?;
             let of_task = told.iter().filter(|told| told.task == story.task.id);
             let announced = of_task.map(windlass_store::Unannounced::announced).collect();
             store.commit(vec![windlass_store::Change::Announced(announced)]).await?;

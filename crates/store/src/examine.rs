@@ -105,7 +105,7 @@ impl Findings {
         let alarms = self.readable("alarms", store.alarms(false, usize::MAX >> 1).await)?;
         self.open_alarms = alarms.map_or(0, |alarms| alarms.len() as u64);
         self.readable("messages between tasks and locks", store.messages(ROWS).await)?;
-        self.readable("what is to be announced", store.unannounced(ROWS).await)?;
+        self.readable("what is to be announced", store.unannounced(TaskId::NONE, ROWS).await)?;
         let beginning = Now { wall: Timestamp(0), mono: Millis(0) };
         self.readable("limits", store.limits(beginning).await)?;
         self.readable("queues", store.queues().await)?;

@@ -1,6 +1,6 @@
 //! Servers on one store: their list, and which one runs a service for all.
 
-use windlass_core::{Command, Millis};
+use windlass_core::{Command, Millis, TaskId};
 use windlass_store::{
     Announced, Ask, Change, Claimed, Leadership, Leave, Outcome, Retention, SERVER_FORGOTTEN_AFTER,
     SERVER_SILENT_AFTER, ServerId, ServerState, Service, ServiceLease, SessionId, StoreError, TaskChange,
@@ -199,7 +199,7 @@ async fn a_leader_whose_lease_another_server_has_writes_nothing(mut world: World
     assert!(!world.load(waits).await.task.is_ended());
     let claims = world.load(taken).await.claims.len() + world.load(waits).await.claims.len();
     assert_eq!(claims, 1, "nothing was claimed or released");
-    assert_eq!(world.store().unannounced(10).await.expect("reading succeeds").len(), 1);
+    assert_eq!(world.store().unannounced(TaskId::NONE, 10).await.expect("reading succeeds").len(), 1);
     // The others are not hindered, nor is the server that has the lease.
     world.submit(&flow).await;
     let led = lease(&mut world, Service::Timekeeping, 2).await.leadership(Service::Timekeeping);
@@ -207,7 +207,7 @@ async fn a_leader_whose_lease_another_server_has_writes_nothing(mut world: World
     assert_eq!(results, vec![Ok(()); 6]);
     assert!(world.find(new).await.is_some() && world.find(ended).await.is_none());
     assert!(world.load(taken).await.claims.is_empty());
-    assert!(world.store().unannounced(10).await.expect("reading succeeds").is_empty());
+    assert!(world.store().unannounced(TaskId::NONE, 10).await.expect("reading succeeds").is_empty());
 }
 
 async fn a_lease_that_has_ended_stands_until_another_server_takes_it(mut world: World) {

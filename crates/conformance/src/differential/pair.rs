@@ -172,7 +172,7 @@ impl Pair {
     }
 
     pub(super) async fn unannounced(&self) -> Vec<Unannounced> {
-        let (mut one, mut other) = both!(self, unannounced(usize::MAX));
+        let (mut one, mut other) = both!(self, unannounced(TaskId::NONE, usize::MAX));
         one.iter_mut().chain(&mut other).flat_map(|told| &mut told.events).for_each(forget_result);
         self.same("the outbox", (one, other))
     }

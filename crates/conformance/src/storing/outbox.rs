@@ -39,7 +39,7 @@ fn told(change: &TaskChange) -> Unannounced {
 }
 
 async fn unannounced(world: &mut World) -> Vec<Unannounced> {
-    let found = world.store().unannounced(1_000).await.expect("reading the outbox succeeds");
+    let found = world.store().unannounced(TaskId::NONE, 1_000).await.expect("reading the outbox succeeds");
     let known = |told: Unannounced| Unannounced { events: without_results(told.events), ..told };
     found.into_iter().map(known).collect()
 }
@@ -190,12 +190,19 @@ async fn no_more_is_read_than_asked_for(mut world: World) {
         all.push(submit(&mut world, &flow).await);
     }
     for (limit, count) in [(0, 0), (1, 1), (3, 3), (9, 5)] {
-        let some = world.store().unannounced(limit).await.expect("reading the outbox succeeds");
+        let some = world.store().unannounced(TaskId::NONE, limit).await.expect("reading the outbox succeeds");
         assert_eq!(some, all[..count]);
     }
     announced(&mut world, &[&all[0], &all[2]]).await;
-    let some = world.store().unannounced(2).await.expect("reading the outbox succeeds");
+    let some = world.store().unannounced(TaskId::NONE, 2).await.expect("reading the outbox succeeds");
     assert_eq!(some, [all[1].clone(), all[3].clone()], "what is left comes next");
+    for (above, wanted) in
+        [(all[0].task, &[1, 3][..]), (all[1].task, &[3, 4]), (all[2].task, &[3, 4]), (all[4].task, &[])]
+    {
+        let some = world.store().unannounced(above, 2).await.expect("reading the outbox succeeds");
+        let wanted: Vec<_> = wanted.iter().map(|place| all[*place].clone()).collect();
+        assert_eq!(some, wanted, "above {above}");
+    }
 }
 
 async fn a_task_stays_until_all_of_it_was_announced(mut world: World) {

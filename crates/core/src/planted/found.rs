@@ -66,6 +66,7 @@ impl Bug {
         Self::PlainSecretKept,
         Self::AnnouncementLost,
         Self::AnnouncementOvertaken,
+        Self::RefusedNotRepeated,
         Self::OutboxForgotten,
         Self::DeadlineInQueue,
         Self::DeadlineNotKept,

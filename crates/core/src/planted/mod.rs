@@ -144,6 +144,8 @@ pub enum Bug {
     AnnouncementLost,
     /// An event is announced although the previous one was not confirmed.
     AnnouncementOvertaken,
+    /// An event that a subscriber refused is not announced again.
+    RefusedNotRepeated,
     /// Events of a task that are caused by a message are not in the outbox.
     OutboxForgotten,
     /// The deadline of a step runs while its first attempt waits in a queue.

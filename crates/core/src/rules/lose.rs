@@ -40,7 +40,8 @@ pub(super) fn lose(draft: &mut Draft<'_>, attempt: &Attempt) -> Result<(), Rejec
     if fail::is_last_chance(draft, key) {
         fail::fail_for_good(draft, key, Failure::new("its worker was lost", 1, false));
     } else if deaths >= draft.task.flow.deaths_max && !is_planted(Bug::NoDeathLimit) {
-        let message = format!("its worker died or went silent {deaths} times while it had this step");
+        let message =
+            format!("its worker died, went silent or gave no answer {deaths} times while it had this step");
         fail::fail_for_good(draft, key, Failure::new(&message, 1, false));
     } else {
         attempts::begin(draft, key);

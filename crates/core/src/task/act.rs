@@ -13,7 +13,7 @@ pub struct Act {
     pub attempt: u32,
     /// Failures that count against the retries.
     pub failures: u32,
-    /// Attempts whose worker died or went silent.
+    /// Attempts whose worker died, went silent or gave no answer.
     pub deaths: u32,
     /// When the current attempt became ready; determines its rank.
     pub ready_at: Option<Timestamp>,

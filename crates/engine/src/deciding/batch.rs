@@ -177,8 +177,8 @@ impl Batch {
             Item::Task { id, command, claim, logs } => {
                 self.on_task(*id, |task, now| task.decide(command, *claim, logs, place, now))?
             }
-            Item::Lost { claimed, over } => {
-                self.on_task(claimed.id.task, |task, now| task.lose(claimed, *over, place, now))?
+            Item::Lost { claimed, loss } => {
+                self.on_task(claimed.id.task, |task, now| task.lose(claimed, *loss, place, now))?
             }
             Item::Message(envelope) => self.deliver(envelope, place),
             Item::Alarm { id, command } => self.decide_alarm(id, command, None, place),

@@ -22,8 +22,8 @@ pub(crate) enum Item {
     Submit(NewTask),
     /// A command to a task. `claim` is the claim number in the token of a reporting worker.
     Task { id: TaskId, command: Command, claim: Option<u64>, logs: Vec<LogLine> },
-    /// The session that has claimed an attempt is over.
-    Lost { claimed: Claimed, over: Over },
+    /// A claimed attempt that will have no outcome.
+    Lost { claimed: Claimed, loss: Loss },
     /// A message between aggregates.
     Message(Envelope),
     /// An operator's command to an alarm.
@@ -62,14 +62,19 @@ impl NewTask {
     }
 }
 
-/// A session that was silent for longer than its lease.
+/// Why a claimed attempt will have no outcome.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Over {
-    /// When the server found it silent.
-    pub(crate) at: Millis,
-    /// Its worker is dead. Otherwise a server was unavailable in the meantime, which may have prevented the worker's
-    /// renewals.
-    pub(crate) is_death: bool,
+pub(crate) enum Loss {
+    /// Its session was silent for longer than its lease.
+    Silent {
+        /// When the server found it silent.
+        at: Millis,
+        /// Its worker is dead. Otherwise a server was unavailable in the meantime, which may have prevented the worker's
+        /// renewals.
+        is_death: bool,
+    },
+    /// Messages of it left the queue of its module again and again, and no answer came.
+    Unanswered,
 }
 
 impl Item {

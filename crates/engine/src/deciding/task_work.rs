@@ -16,7 +16,7 @@ use crate::{
     deciding::{
         batch::Place,
         device_log,
-        inbox::{NewTask, Over, Reply},
+        inbox::{Loss, NewTask, Reply},
         part::Pending,
         reports::{check_claim, claim_of, late_or_repeated},
     },
@@ -184,18 +184,23 @@ impl TaskWork {
         None
     }
 
-    /// Reclaims an attempt whose session was over, if the session still has it. The store decides finally, since
-    /// another server may hear from the session in the meantime. Returns the reply if it does not depend on a change of
-    /// this batch.
-    pub(super) fn lose(&mut self, lost: &Claimed, over: Over, place: Place, now: Now) -> Option<Reply> {
+    /// Ends an attempt that will have no outcome, if the session still has it. If the session is over, the store decides
+    /// finally, since another server may hear from it in the meantime. Returns the reply if it does not depend on a change
+    /// of this batch.
+    pub(super) fn lose(&mut self, lost: &Claimed, loss: Loss, place: Place, now: Now) -> Option<Reply> {
         let Some(loaded) = self.loaded.clone() else { return Some(Reply::Missing) };
         let AttemptId { key, attempt, claim, .. } = lost.id;
         let has = |held: &Claim| (held.key, held.number, held.session) == (key, claim, lost.session);
         if !loaded.claims.iter().any(has) {
             return self.refuse(Rejection::Stale, place);
         }
-        let attempt = Attempt { key, number: attempt, started_at: Some(lost.at) };
-        let command = if over.is_death { Command::Lose(attempt) } else { Command::Reclaim(attempt) };
+        let attempt = |at| Attempt { key, number: attempt, started_at: Some(at) };
+        let command = match loss {
+            Loss::Silent { is_death: true, .. } => Command::Lose(attempt(lost.at)),
+            Loss::Silent { is_death: false, .. } => Command::Reclaim(attempt(lost.at)),
+            // Somebody has taken its message, nobody knows when.
+            Loss::Unanswered => Command::Lose(attempt(now.wall)),
+        };
         let transition = match transition(&loaded, &command, now) {
             Ok(transition) => transition,
             Err(rejection) => return self.refuse(rejection, place),
@@ -203,7 +208,9 @@ impl TaskWork {
         let stops = stops(&loaded, &transition, &command);
         let step = self.take(loaded, transition, None, place);
         step.stops.extend(stops);
-        step.change.lost.push(LostClaim { key, claim, session: lost.session, at: over.at });
+        if let Loss::Silent { at, .. } = loss {
+            step.change.lost.push(LostClaim { key, claim, session: lost.session, at });
+        }
         None
     }
 

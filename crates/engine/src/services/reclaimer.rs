@@ -11,7 +11,7 @@ use windlass_store::{Claimed, Now, Service};
 use super::{HEARTBEAT_EVERY, leading::Led};
 use crate::{
     Engine, EngineError, RoundsOf,
-    deciding::inbox::{Item, Over, Reply},
+    deciding::inbox::{Item, Loss, Reply},
 };
 
 /// The maximum number of attempts reclaimed in one round.
@@ -85,7 +85,7 @@ impl Reclaimer {
         let fallen = self.fallen_servers(now).await?;
         let item = |claimed: Claimed| {
             let is_death = !fallen.iter().any(|heard_at| *heard_at + SILENT_AFTER >= claimed.at);
-            Item::Lost { claimed, over: Over { at: now.mono, is_death } }
+            Item::Lost { claimed, loss: Loss::Silent { at: now.mono, is_death } }
         };
         let items = self.engine.without_damaged(lost.into_iter().map(item));
         if items.is_empty() {

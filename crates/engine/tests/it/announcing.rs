@@ -151,6 +151,44 @@ fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
 }
 
 #[test]
+fn events_that_are_refused_do_not_hold_up_those_of_other_tasks() {
+    let world = World::new();
+    let broker = TestBroker::new(1, 0);
+    let relay = outbox_relay(&world, &broker);
+    world.apply(flow("f", &["a"], 0));
+    // More than are read at once.
+    let refused: Vec<TaskId> = (0..1100).map(|_| world.submit("f")).collect();
+    broker.refuses.lock().unwrap().extend(refused.iter().map(|id| (id.to_string(), 0)));
+    let others: Vec<TaskId> = (0..3).map(|_| world.submit("f")).collect();
+    let standing = || world.drive(world.engine.alarms(false, 10)).unwrap();
+    let rounds = |count: usize| (0..count).for_each(|_| announce(&world, &relay));
+    rounds(8);
+    let heard = broker.first_heard();
+    for id in &others {
+        assert_eq!(heard[&id.to_string()], history(&world, *id), "they were not refused");
+    }
+    // A minute later.
+    rounds(1200);
+    let alarms = standing();
+    assert_eq!(alarms.len(), 1);
+    assert!(alarms[0].message.contains("the broker refuses: not for you"), "{}", alarms[0].message);
+    let times = *broker.refuses.lock().unwrap().values().max().unwrap();
+    assert!((5..15).contains(&times), "tried {times} times in a minute");
+    let late = world.submit("f");
+    rounds(8);
+    assert_eq!(broker.first_heard()[&late.to_string()], history(&world, late));
+    assert_eq!(standing().len(), 1, "the others are still refused");
+    broker.refuses.lock().unwrap().clear();
+    // Once one is confirmed, the others do not rest any longer.
+    rounds(700);
+    let heard = broker.first_heard();
+    for id in &refused {
+        assert_eq!(heard[&id.to_string()], history(&world, *id));
+    }
+    assert_eq!(standing(), []);
+}
+
+#[test]
 fn whoever_is_not_the_one_to_announce_any_more_does_not_say_that_all_is_well() {
     let world = World::over(Arc::new(SharedStore::new([7; 32])), 1);
     let away = TestBroker::new(1, 8);

@@ -21,6 +21,8 @@ pub(crate) struct TestBroker {
     /// The number of announcements of each four that are lost, and of those whose confirmation is lost.
     pub(crate) losses: AtomicU64,
     pub(crate) heard: Mutex<Vec<(String, u64)>>,
+    /// Tasks whose announcements are refused, and how many were.
+    pub(crate) refuses: Mutex<BTreeMap<String, u64>>,
     /// The ids of messages, in the order in which they came.
     pub(crate) published: Mutex<Vec<String>>,
     /// The number of messages of the queue that are acknowledged, or lost.
@@ -39,6 +41,7 @@ impl TestBroker {
             chance: Mutex::new(seed),
             losses: AtomicU64::new(losses),
             heard: Mutex::default(),
+            refuses: Mutex::default(),
             published: Mutex::default(),
             gone: AtomicU64::default(),
             answered: AtomicU64::default(),
@@ -111,6 +114,10 @@ impl Broker for TestBroker {
                 return lost();
             }
             let (task, n) = announcement.message.id.split_once('/').unwrap();
+            if let Some(times) = self.refuses.lock().unwrap().get_mut(task) {
+                *times += 1;
+                return Err(BrokerError::Refused("not for you".to_owned()));
+            }
             self.heard.lock().unwrap().push((task.to_owned(), n.parse().unwrap()));
             if chance < 2 * losses { lost() } else { Ok(()) }
         };

@@ -192,8 +192,8 @@ impl Store for FaultyStore {
         self.store.messages(limit).await
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        self.store.unannounced(limit).await
+    async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        self.store.unannounced(above, limit).await
     }
 
     async fn sweep(

@@ -185,7 +185,7 @@ fn an_outbox_is_emptied_by_the_server_that_leads_now() {
     two.one.be_heard();
     two.one.apply(flow("f", &["a"], 0));
     two.one.submit("f");
-    let waiting = || block_on(two.store.unannounced(10)).unwrap().len();
+    let waiting = || block_on(two.store.unannounced(TaskId::NONE, 10)).unwrap().len();
     let announce = |world: &World, relay: &OutboxRelay| -> Result<Millis, EngineError> {
         world.drive(relay.run_once(|| world.now()))
     };

@@ -126,6 +126,26 @@ fn what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_
 }
 
 #[test]
+fn a_step_whose_module_takes_its_messages_and_never_answers_waits_for_an_operator() {
+    let (world, broker, publisher, tokens) = three_offered();
+    // The module answers for two tasks, and never for the third one.
+    hear(&world, &tokens[1..], &ok());
+    for _ in 0..400 {
+        broker.gone.store(broker.published.lock().unwrap().len() as u64, Relaxed);
+        rounds(&world, &publisher, 1);
+    }
+    let published = broker.published.lock().unwrap().clone();
+    let of_third: Vec<&String> = published.iter().filter(|token| !tokens[1..].contains(token)).collect();
+    assert_eq!(of_third.len(), 9, "three messages for each of three attempts");
+    assert_eq!(of_third.into_iter().collect::<BTreeSet<_>>().len(), 3);
+    assert_eq!(published.len(), 11, "the others are sent once");
+    let alarms = world.drive(world.engine.alarms(false, 10)).unwrap();
+    assert_eq!(alarms.len(), 1);
+    assert!(alarms[0].message.contains("step a is poisoned"), "{}", alarms[0].message);
+    assert!(alarms[0].message.contains("gave no answer 3 times"), "{}", alarms[0].message);
+}
+
+#[test]
 fn a_broker_that_is_back_gets_new_attempts_while_nobody_takes_the_earlier_ones() {
     let (world, broker, publisher, _) = three_offered();
     broker.is_unreachable.store(true, Relaxed);

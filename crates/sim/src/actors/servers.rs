@@ -335,7 +335,8 @@ fn outbox_relay(world: &Rc<World>, live: &Live) -> OutboxRelay {
     let losses = world.config.announcements_lost;
     let topics = Topics { device, journal: world.journal.clone(), dice, losses };
     let topic = TopicSubscriber::new(Arc::new(topics), Arc::new(Numbers), topic());
-    OutboxRelay::new(live.engine.clone(), vec![Arc::new(topic)])
+    let relay = OutboxRelay::new(live.engine.clone(), vec![Arc::new(topic)]);
+    relay.with_pages_of(if world.chance(500) { 5 } else { 500 })
 }
 
 fn membership(world: &World, engine: &Arc<Engine>, clock: &MachineClock) -> Membership {

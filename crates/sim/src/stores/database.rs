@@ -131,8 +131,8 @@ impl Store for Database {
         read!(self, self.rows.messages(limit))
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        read!(self, self.rows.unannounced(limit))
+    async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        read!(self, self.rows.unannounced(above, limit))
     }
 
     async fn sweep(

@@ -1,4 +1,4 @@
-//! The topic on which servers publish events: it may refuse a message, or accept it without a confirmation.
+//! The topic on which servers publish events: it may lose or refuse a message, or accept it without a confirmation.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ pub(crate) struct Topics {
     pub(crate) device: Device,
     pub(crate) journal: Journal,
     pub(crate) dice: Mutex<fastrand::Rng>,
-    /// How often, in a thousand, it refuses a message, and how often it does not confirm an accepted one.
+    /// How often, in a thousand, it loses a message, does not confirm an accepted one, and refuses one.
     pub(crate) losses: u64,
 }
 
@@ -24,13 +24,19 @@ impl Topics {
     /// Accepts one announcement, with some probability.
     fn hear(&self, announcement: &Announcement) -> Result<(), BrokerError> {
         let chance = self.dice.lock().unwrap_or_else(PoisonError::into_inner).u64(..1000);
-        if chance >= self.losses
+        let (arrives, outcome) = match chance / self.losses.max(1) {
+            0 if self.losses > 0 => (false, away("it does not answer")),
+            1 if self.losses > 0 => (true, away("it does not answer")),
+            2 if self.losses > 0 => (false, Err(BrokerError::Refused("it refuses".to_owned()))),
+            _ => (true, Ok(())),
+        };
+        if arrives
             && let Some((task, n)) = announcement.message.id.split_once('/')
             && let (Ok(task), Ok(n)) = (task.parse::<TaskId>(), n.parse())
         {
             self.journal.add(Entry::Announced { task, n });
         }
-        if chance < 2 * self.losses { away("it does not answer") } else { Ok(()) }
+        outcome
     }
 }
 

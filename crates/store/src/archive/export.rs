@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use windlass_core::{Act, ActState, Task, is_adhoc};
+use windlass_core::{Act, ActState, Task, TaskId, is_adhoc};
 
 use super::{
     ArchiveError, Progress,
@@ -33,7 +33,7 @@ pub async fn export(
     progress: Progress<'_>,
     now: Now,
 ) -> Result<Totals, ArchiveError> {
-    let announces = !snapshot.store().unannounced(1).await?.is_empty();
+    let announces = !snapshot.store().unannounced(TaskId::NONE, 1).await?.is_empty();
     let mut writer = Writer::begin(to, FORMAT, progress)?;
     writer.record(&Record::LockFloor(lock_floor(snapshot.store()).await?))?;
     settings(snapshot.store(), &mut writer, now).await?;

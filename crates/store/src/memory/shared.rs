@@ -53,7 +53,7 @@ impl SharedStore {
     /// The first row of what is to be announced.
     #[must_use]
     pub fn first_unannounced(&self) -> Option<Announced> {
-        let first = self.rows().tables.unannounced(1).pop()?;
+        let first = self.rows().tables.unannounced(TaskId::NONE, 1).pop()?;
         Some(Announced { task: first.task, after: first.after })
     }
 
@@ -128,10 +128,10 @@ impl Store for SharedStore {
         Ok(self.rows().tables.messages().take(limit).cloned().collect())
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+    async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
         let rows = self.rows();
         // Damaged rows do not use up the limit.
-        let found = rows.tables.unannounced(limit.saturating_add(rows.damage.count()));
+        let found = rows.tables.unannounced(above, limit.saturating_add(rows.damage.count()));
         let mut found = rows.damage.announcements(found, &self.quarantine);
         found.truncate(limit);
         Ok(found)

@@ -250,8 +250,12 @@ impl RowSink for MemorySink {
         Ok(self.inner().tables.events(task, after, limit))
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
-        Ok(self.inner().tables.unannounced(limit).into_iter().map(Ok).collect())
+    async fn unannounced(
+        &self,
+        above: TaskId,
+        limit: usize,
+    ) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
+        Ok(self.inner().tables.unannounced(above, limit).into_iter().map(Ok).collect())
     }
 
     async fn journal(&self, query: &JournalQuery) -> Result<Vec<(u64, JournalEntry)>, StoreError> {

@@ -124,9 +124,9 @@ pub trait Store: Claims + Queries + Members {
     /// At most `limit` messages between aggregates that were not consumed yet.
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError>;
 
-    /// At most `limit` entries of the outbox, those of the oldest tasks first, by their ids; those of one task in the order
-    /// in which they happened.
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
+    /// At most `limit` entries of the outbox, of tasks with ids above `above`; [`TaskId::NONE`] is below all. Those of the
+    /// oldest tasks come first, by their ids; those of one task in the order in which they happened.
+    async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
 
     /// Deletes at most `limit` rows that were kept long enough. Returns how many it deleted. `led` is checked in the
     /// transaction of each deletion, as in [`Store::commit_and_claim`].

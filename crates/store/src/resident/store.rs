@@ -130,9 +130,9 @@ impl Store for Resident {
         Ok(self.inner().scheduler.messages.values().take(limit).cloned().collect())
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+    async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
         // From the disk: nothing is announced that may yet be lost.
-        let found = self.sink.unannounced(limit).await?;
+        let found = self.sink.unannounced(above, limit).await?;
         Ok(self.sound(found))
     }
 

@@ -30,14 +30,15 @@ impl QuerySql for Connection {
         Script::one(&sql, cells![task, to_integer(after)])
     }
 
-    fn unannounced(damaged: &[(TaskId, i64)], limit: usize) -> Script {
+    fn unannounced(above: TaskId, damaged: &[(TaskId, i64)], limit: usize) -> Script {
         let sql = format!(
             "SELECT o.task, o.after, h.events
              FROM windlass_outbox o STRAIGHT_JOIN windlass_history h ON h.task = o.task AND h.last = o.last
-             WHERE true{} ORDER BY o.task, o.after LIMIT {limit}",
+             WHERE o.task > ?{} ORDER BY o.task, o.after LIMIT {limit}",
             " AND NOT (o.task = ? AND o.after >= ?)".repeat(damaged.len())
         );
-        Script::one(&sql, damaged.iter().flat_map(|(task, after)| cells![*task, *after]))
+        let damaged = damaged.iter().flat_map(|(task, after)| cells![*task, *after]);
+        Script::one(&sql, cells![above].into_iter().chain(damaged))
     }
 
     fn logs(task: TaskId, after: u64, limit: usize) -> Script {

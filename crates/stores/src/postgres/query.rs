@@ -17,8 +17,8 @@ const EVENTS: &str = "SELECT h.last, h.events FROM windlass_history h
 /// Without what stands behind damaged events of the same task.
 const UNANNOUNCED: &str = "SELECT o.task, o.after, h.events
     FROM windlass_outbox o JOIN windlass_history h ON h.task = o.task AND h.last = o.last
-    WHERE NOT EXISTS (SELECT FROM unnest($2::uuid[], $3::int8[]) AS d (task, after)
-                      WHERE d.task = o.task AND o.after >= d.after)
+    WHERE o.task > $4 AND NOT EXISTS (SELECT FROM unnest($2::uuid[], $3::int8[]) AS d (task, after)
+                                      WHERE d.task = o.task AND o.after >= d.after)
     ORDER BY o.task, o.after LIMIT $1";
 const LOGS: &str = "SELECT seq, act, attempt, at, line FROM windlass_log
     WHERE task = $1 AND seq > $2 AND EXISTS (SELECT FROM windlass_task t WHERE t.id = $1) ORDER BY seq LIMIT $3";
@@ -52,10 +52,10 @@ impl QuerySql for Connection {
         Batch::one(EVENTS, parameters![uuid(task), to_integer(after), most(limit)])
     }
 
-    fn unannounced(damaged: &[(TaskId, i64)], limit: usize) -> Batch<'_> {
+    fn unannounced(above: TaskId, damaged: &[(TaskId, i64)], limit: usize) -> Batch<'_> {
         let (tasks, after): (Vec<Uuid>, Vec<i64>) =
             damaged.iter().map(|(task, after)| (uuid(*task), *after)).unzip();
-        Batch::one(UNANNOUNCED, parameters![most(limit), tasks, after])
+        Batch::one(UNANNOUNCED, parameters![most(limit), tasks, after, uuid(above)])
     }
 
     fn logs(task: TaskId, after: u64, limit: usize) -> Batch<'static> {

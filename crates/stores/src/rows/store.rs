@@ -172,8 +172,8 @@ impl<D: Dialect> Store for RowStore<D> {
         with_link!(self, |inner, link| query::messages(&mut link, inner.damaged(), limit))
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
-        with_link!(self, |inner, link| query::unannounced(&mut link, inner.damaged(), limit))
+    async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
+        with_link!(self, |inner, link| query::unannounced(&mut link, inner.damaged(), above, limit))
     }
 
     async fn sweep(

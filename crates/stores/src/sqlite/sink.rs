@@ -215,8 +215,12 @@ impl RowSink for SqliteSink {
         Ok(Vec::new())
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
-        self.readers()?.ask(move |connection| outbox::unannounced(connection, limit)).await
+    async fn unannounced(
+        &self,
+        above: TaskId,
+        limit: usize,
+    ) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
+        self.readers()?.ask(move |connection| outbox::unannounced(connection, above, limit)).await
     }
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {

@@ -169,7 +169,7 @@ pub(crate) fn damaged_events_hold_up_their_own_task(bench: &Bench<'_>) {
     });
     let changes = std::iter::once(flow_change(&flow)).chain(accepted).collect();
     commit(&*store, changes);
-    let all = block_on(store.unannounced(9)).unwrap();
+    let all = block_on(store.unannounced(TaskId::NONE, 9)).unwrap();
     assert_eq!(all.len(), 5);
     let first: Vec<String> = all[..2].iter().map(|found| format!("{:032x}", found.task.0)).collect();
     let literal = |hex: &String| {
@@ -182,7 +182,7 @@ pub(crate) fn damaged_events_hold_up_their_own_task(bench: &Bench<'_>) {
         hurt.join(", ")
     ));
     for limit in 1..=9 {
-        let found = block_on(store.unannounced(limit)).unwrap();
+        let found = block_on(store.unannounced(TaskId::NONE, limit)).unwrap();
         assert_eq!(found, all[2..5.min(2 + limit)], "at most {limit}");
     }
     assert_eq!(rows(&*store).len(), 2);

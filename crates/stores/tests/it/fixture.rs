@@ -83,7 +83,7 @@ fn a_store_of_format_7_is_read() {
 #[test]
 fn a_store_of_format_8_is_read() {
     let (store, _folder) = &check(&[FORMAT_7, FORMAT_8].concat(), 4);
-    let told = block_on(store.unannounced(10)).unwrap();
+    let told = block_on(store.unannounced(TaskId::NONE, 10)).unwrap();
     let numbers: Vec<_> = told.iter().map(|told| (told.after, told.events.len())).collect();
     assert_eq!(numbers, [(5, 3), (2, 4), (6, 4)]);
     assert!(told[0].task < told[1].task && told[1].task == told[2].task);

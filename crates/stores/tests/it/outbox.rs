@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use windlass_conformance::block_on;
-use windlass_core::OnFailure;
+use windlass_core::{OnFailure, TaskId};
 use windlass_store::{
     Change, Now, Outcome, Snapshot, Store, StoreError, Unannounced, archive,
     memory::{MemorySink, SharedStore},
@@ -39,7 +39,7 @@ fn commit(store: &dyn Store, changes: Vec<Change>) {
 }
 
 fn unannounced(store: &dyn Store) -> Vec<Unannounced> {
-    block_on(store.unannounced(1_000)).unwrap()
+    block_on(store.unannounced(TaskId::NONE, 1_000)).unwrap()
 }
 
 fn open(place: &Place) -> Arc<dyn Store> {
@@ -139,7 +139,7 @@ fn damage_to_what_is_to_be_announced_is_found() {
         let hurt = id(HOUR, 2);
         // What is behind the row is of the same task, and would overtake it.
         assert_eq!(unannounced(&*store).len(), left, "{damage}");
-        let first = block_on(store.unannounced(1)).unwrap();
+        let first = block_on(store.unannounced(TaskId::NONE, 1)).unwrap();
         assert_eq!(first.len(), 1, "{damage}: damaged rows do not count");
         assert!(block_on(store.load(&[hurt])).unwrap()[0].is_some(), "its task goes on");
         let found = store.quarantine().error_of_no_task().unwrap();

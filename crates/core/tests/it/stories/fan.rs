@@ -644,13 +644,13 @@ fn a_poisoned_member_holds_its_step() {
     lose a[1]
         a[1]#3 was handed out
         a[1]#3 lost
-        a[1]#3 failed for good: its worker died or went silent 3 times while it had this step (code 1)
+        a[1]#3 failed for good: its worker died, went silent or gave no answer 3 times while it had this step (code 1)
     ok a[2]
         a[2]#1 was handed out
         a[2]#1 succeeded
-        a#1 failed for good: item 0 failed: its worker died or went silent 3 times while it had this step (code 1)
-        alarm: step a is poisoned: item 0 failed: its worker died or went silent 3 times while it had this step
-        stuck (poisoned): step a is poisoned: item 0 failed: its worker died or went silent 3 times while it had this step
+        a#1 failed for good: item 0 failed: its worker died, went silent or gave no answer 3 times while it had this step (code 1)
+        alarm: step a is poisoned: item 0 failed: its worker died, went silent or gave no answer 3 times while it had this step
+        stuck (poisoned): step a is poisoned: item 0 failed: its worker died, went silent or gave no answer 3 times while it had this step
     resolve a retry
         a resolved: Retry by anna
         alarm over: poisoned a by anna

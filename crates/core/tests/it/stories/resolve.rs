@@ -523,9 +523,9 @@ fn an_undo_that_kills_its_workers_waits_for_a_person() {
     lose ~a
         ~a#3 was handed out
         ~a#3 lost
-        ~a#3 failed for good: its worker died or went silent 3 times while it had this step (code 1)
-        alarm: step a is poisoned: its worker died or went silent 3 times while it had this step
-        stuck (poisoned): step a is poisoned: its worker died or went silent 3 times while it had this step
+        ~a#3 failed for good: its worker died, went silent or gave no answer 3 times while it had this step (code 1)
+        alarm: step a is poisoned: its worker died, went silent or gave no answer 3 times while it had this step
+        stuck (poisoned): step a is poisoned: its worker died, went silent or gave no answer 3 times while it had this step
       -> forget ~a
       -> raise poisoned.TASK.a
       == Stuck: a=failed ~a=failed
@@ -579,8 +579,8 @@ fn a_poisoned_branch_needs_no_person_any_more_when_another_fails() {
     lose a
         a#3 was handed out
         a#3 lost
-        a#3 failed for good: its worker died or went silent 3 times while it had this step (code 1)
-        alarm: step a is poisoned: its worker died or went silent 3 times while it had this step
+        a#3 failed for good: its worker died, went silent or gave no answer 3 times while it had this step (code 1)
+        alarm: step a is poisoned: its worker died, went silent or gave no answer 3 times while it had this step
       -> forget a
       -> raise poisoned.TASK.a
       == Running: a=failed b=ready

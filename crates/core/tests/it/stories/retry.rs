@@ -257,9 +257,9 @@ fn a_step_that_kills_its_workers_is_held_as_poisoned() {
     lose b
         b#3 was handed out
         b#3 lost
-        b#3 failed for good: its worker died or went silent 3 times while it had this step (code 1)
-        alarm: step b is poisoned: its worker died or went silent 3 times while it had this step
-        stuck (poisoned): step b is poisoned: its worker died or went silent 3 times while it had this step
+        b#3 failed for good: its worker died, went silent or gave no answer 3 times while it had this step (code 1)
+        alarm: step b is poisoned: its worker died, went silent or gave no answer 3 times while it had this step
+        stuck (poisoned): step b is poisoned: its worker died, went silent or gave no answer 3 times while it had this step
       -> forget b
       -> raise poisoned.TASK.b
       == Stuck: a=succeeded b=failed

@@ -2,11 +2,15 @@
 
 use windlass_brokers::{BrokerError, Progress};
 use windlass_core::Millis;
-use windlass_store::Now;
+use windlass_store::{AttemptId, Now};
 
 use crate::{
     EngineError, HandedOut,
-    services::queue_publisher::{QueuePublisher, RESULTS_GROUP, offers::Seen},
+    deciding::inbox::{Item, Loss},
+    services::queue_publisher::{
+        QueuePublisher, RESULTS_GROUP,
+        offers::{Missing, Seen},
+    },
 };
 
 /// The broker seems to have lost messages. Alternatively consumers have acknowledged them and their answers wait to be
@@ -28,10 +32,15 @@ impl QueuePublisher {
             Ok(Some(doubt)) => {
                 // The effects of the answers are in the store.
                 self.compare(now).await?;
-                let found = self.state().offers.find_missing(&doubt.seen, doubt.at);
-                if let Some(count) = found {
-                    let (queue, module) = (&self.settings.queue, &self.settings.module);
-                    tracing::warn!(%queue, %module, count, "the broker lost messages: sending them again");
+                let Missing { again, unanswered } = self.state().offers.find_missing(&doubt.seen, doubt.at);
+                let (queue, module) = (&self.settings.queue, &self.settings.module);
+                if again > 0 {
+                    tracing::warn!(%queue, %module, count = again, "the broker lost messages: sending them again");
+                }
+                if !unanswered.is_empty() {
+                    let count = unanswered.len();
+                    tracing::warn!(%queue, %module, count, "messages are taken again and again, and no answer comes");
+                    self.lose(&unanswered).await?;
                 }
                 Ok(true)
             }
@@ -40,6 +49,15 @@ impl QueuePublisher {
                 Ok(false)
             }
         }
+    }
+
+    /// Ends attempts whose messages were taken too often without an answer, as if their workers were dead.
+    async fn lose(&self, unanswered: &[AttemptId]) -> Result<(), EngineError> {
+        let held = self.engine.store.held(self.session).await?;
+        let lost = held.into_iter().filter(|claimed| unanswered.contains(&claimed.id));
+        let items = lost.map(|claimed| Item::Lost { claimed, loss: Loss::Unanswered });
+        self.engine.inbox.decide(self.engine.without_damaged(items)).await?;
+        Ok(())
     }
 
     /// Claims an attempt that shows whether a broker that can be inspected accepts messages again. Nothing else would show

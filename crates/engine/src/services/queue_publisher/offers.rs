@@ -23,6 +23,10 @@ const ANYWAY_AFTER: Millis = Millis::from_secs(300);
 /// The number of consecutive inspections that must show too few messages.
 const LOOKS: u32 = 2;
 
+/// How often the message of an attempt must be missing until its loss is not the broker's any more: somebody takes it, and
+/// cannot answer. A broker that does not count messages in flight cannot show that.
+const MISSED_MAX: u32 = 3;
+
 /// The attempts that a queue publisher has claimed.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
@@ -42,6 +46,8 @@ struct Offer {
     sent_at: Option<Millis>,
     /// How often it was sent.
     sent: u32,
+    /// How often its message was missing.
+    missed: u32,
     /// It is sent without its parameters, because the broker refused it as too large.
     is_short: bool,
     /// Another queue publisher has sent it, unless that one was killed before: then it is among those claimed last.
@@ -143,12 +149,12 @@ impl Offers {
     }
 
     /// Finds attempts to send again, from the state of the queue at this time. If there are fewer messages than were
-    /// sent and not taken, some were lost, but it is unknown which. Returns the number to send again.
-    pub(super) fn find_missing(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
-        let again: Vec<AttemptId> = if self.is_another(seen) {
+    /// sent and not taken, some were lost, but it is unknown which.
+    pub(super) fn find_missing(&mut self, seen: &Seen, at: Millis) -> Missing {
+        let (again, unanswered): (Vec<AttemptId>, _) = if self.is_another(seen) {
             self.missed = 0;
             let was_sent = |offer: &Offer| offer.sent_at.is_some_and(|sent_at| sent_at.0 <= at.0);
-            self.ids(was_sent)
+            (self.ids(was_sent), Vec::new())
         } else {
             self.missed = if self.are_fewer(seen, at) { self.missed + 1 } else { 0 };
             let is_missing = self.missed >= LOOKS;
@@ -159,16 +165,35 @@ impl Offers {
             let unsent = if is_missing && counts_all { self.never_sent_before(seen, at) } else { Vec::new() };
             if !unsent.is_empty() {
                 self.unsent.extend(&unsent);
-                return Some(unsent.len());
+                return Missing { again: unsent.len(), unanswered: Vec::new() };
             }
-            self.ids(|offer| {
-                let is_lost = is_missing && offer.is_settled(at);
-                offer.is_due(ANYWAY_AFTER, at) || (is_lost && (counts_all || offer.is_due(AGAIN_AFTER, at)))
-            })
+            let lost = self.ids(|offer| {
+                is_missing
+                    && if counts_all { offer.is_settled_again(at) } else { offer.is_due(AGAIN_AFTER, at) }
+            });
+            let unanswered = if counts_all { self.note_missed(&lost) } else { Vec::new() };
+            let mut again = self.ids(|offer| offer.is_due(ANYWAY_AFTER, at));
+            again.extend(lost.into_iter().filter(|id| !unanswered.contains(id)));
+            (again, unanswered)
         };
         self.note_identity(seen);
+        let again: BTreeSet<AttemptId> = again.into_iter().collect();
         self.unsent.extend(&again);
-        Some(again.len()).filter(|count| *count > 0)
+        Missing { again: again.len(), unanswered }
+    }
+
+    /// Records that the messages of these attempts were missing. Returns those that were missing too often.
+    fn note_missed(&mut self, lost: &[AttemptId]) -> Vec<AttemptId> {
+        let mut unanswered = Vec::new();
+        for id in lost {
+            if let Some(offer) = self.offers.get_mut(id) {
+                offer.missed += 1;
+                if offer.missed >= MISSED_MAX {
+                    unanswered.push(*id);
+                }
+            }
+        }
+        unanswered
     }
 
     /// Whether everything that was in the queue is gone.
@@ -217,11 +242,26 @@ impl Offer {
         self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + SETTLED_AFTER.0)
     }
 
+    /// The same, after a time that doubles each time its message was missing.
+    fn is_settled_again(&self, at: Millis) -> bool {
+        self.sent_at
+            .is_some_and(|sent_at| at.0 >= sent_at.0 + (SETTLED_AFTER.0 << self.missed.min(MISSED_MAX)))
+    }
+
     /// Whether it must be sent again: `first` after the first time it was sent, then after doubling times.
     fn is_due(&self, first: Millis, at: Millis) -> bool {
         let after = first.0.saturating_mul(1 << self.sent.saturating_sub(1).min(20));
         self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0.saturating_add(after))
     }
+}
+
+/// What the state of a queue says about the attempts that were sent to it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// How many are sent again.
+    pub(super) again: usize,
+    /// Attempts that are not sent again: their messages were taken too often without an answer.
+    pub(super) unanswered: Vec<AttemptId>,
 }
 
 /// The observed state of the queue publisher's queue.
@@ -276,7 +316,10 @@ mod tests {
     impl Offers {
         /// Inspects the queue while no answer waits to be read.
         fn looked(&mut self, seen: &Seen, at: Millis) -> Option<usize> {
-            if self.is_doubtful(seen, at) { self.find_missing(seen, at) } else { None }
+            let missing =
+                if self.is_doubtful(seen, at) { self.find_missing(seen, at) } else { Missing::default() };
+            assert_eq!(missing.unanswered, []);
+            Some(missing.again).filter(|count| *count > 0)
         }
     }
 
@@ -342,7 +385,7 @@ mod tests {
         offers.add(id(7), 1);
         offers.was_sent(id(7), Millis(60));
         assert!(offers.is_doubtful(&Seen::Gone, Millis(50)));
-        assert_eq!(offers.find_missing(&Seen::Gone, Millis(50)), Some(2));
+        assert_eq!(offers.find_missing(&Seen::Gone, Millis(50)).again, 2);
         assert_eq!(offers.unsent(9), vec![id(0), id(1)]);
     }
 
@@ -370,8 +413,43 @@ mod tests {
         assert!(offers.is_doubtful(&seen, Millis(7_000)));
         // The answers of that time are read before anything is concluded: two of them were taken.
         offers.compare([id(2)].into_iter());
-        assert_eq!(offers.find_missing(&seen, Millis(7_000)), None);
+        assert_eq!(offers.find_missing(&seen, Millis(7_000)), Missing::default());
         assert_eq!(offers.looked(&seen, Millis(8_000)), None);
+    }
+
+    #[test]
+    fn what_is_missing_again_and_again_is_not_sent_any_more() {
+        let mut offers = sent(1, 0);
+        // Another one, which the broker has.
+        let seen = look(Some(1), true);
+        let (mut again, mut unanswered) = (Vec::new(), None);
+        for second in 1..60 {
+            let now = Millis(second * 1000);
+            if second == 10 {
+                offers.add(id(9), 1);
+                offers.was_sent(id(9), now);
+            }
+            let seen = if second < 10 { &look(Some(0), true) } else { &seen };
+            if !offers.is_doubtful(seen, now) {
+                continue;
+            }
+            let missing = offers.find_missing(seen, now);
+            if missing.again > 0 {
+                again.push(second);
+                for id in offers.unsent(9) {
+                    offers.was_sent(id, now);
+                }
+            }
+            if !missing.unanswered.is_empty() {
+                unanswered = Some((second, missing.unanswered));
+                break;
+            }
+        }
+        // After 5, 10 and 20 seconds; the other one may be what was lost until it is missing as often.
+        assert_eq!(again.first(), Some(&6));
+        let (second, unanswered) = unanswered.expect("it is given up");
+        assert_eq!(unanswered, [id(0)]);
+        assert!((35..45).contains(&second), "{second} {again:?}");
     }
 
     #[test]

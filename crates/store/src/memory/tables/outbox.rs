@@ -1,6 +1,6 @@
 //! What happened and is to be announced.
 
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeInclusive};
 
 use windlass_core::TaskId;
 
@@ -33,9 +33,11 @@ impl Tables {
         self.outbox.range(all_of(task)).map(|(named, count)| (*named, *count))
     }
 
-    /// At most `limit` of what is to be announced, in the order of tasks and of what happened to each.
-    pub(in crate::memory) fn unannounced(&self, limit: usize) -> Vec<Unannounced> {
-        let some = self.outbox.iter().take(limit);
+    /// At most `limit` of what is to be announced of tasks above `above`, in the order of tasks and of what happened to
+    /// each.
+    pub(in crate::memory) fn unannounced(&self, above: TaskId, limit: usize) -> Vec<Unannounced> {
+        let behind = (Bound::Excluded(Announced { task: above, after: u64::MAX }), Bound::Unbounded);
+        let some = self.outbox.range(behind).take(limit);
         let events = |task, after, count| {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             self.events(task, after, count).into_iter().map(|(_, event)| event).collect()

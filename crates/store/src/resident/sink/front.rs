@@ -118,8 +118,12 @@ impl<F: Front> RowSink for F {
         self.read(self.behind().events(task, after, limit)).await
     }
 
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
-        self.read(self.behind().unannounced(limit)).await
+    async fn unannounced(
+        &self,
+        above: TaskId,
+        limit: usize,
+    ) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError> {
+        self.read(self.behind().unannounced(above, limit)).await
     }
 
     async fn logs(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, LogLine)>, StoreError> {

@@ -122,9 +122,13 @@ pub trait RowSink: Send + Sync + 'static {
     /// Events of a task with numbers above `after`, in order.
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
 
-    /// At most `limit` of what is in the outbox, of the oldest tasks first, by their ids; of one task in the order in which
-    /// it happened. Damaged rows come on top of the limit, and nothing of their tasks that is behind them.
-    async fn unannounced(&self, limit: usize) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError>;
+    /// At most `limit` of what is in the outbox, of tasks with ids above `above`, the oldest tasks first, by their ids; of
+    /// one task in the order in which it happened. Damaged rows come on top of the limit, and nothing of their tasks that is behind them.
+    async fn unannounced(
+        &self,
+        above: TaskId,
+        limit: usize,
+    ) -> Result<Vec<Result<Unannounced, DamagedTask>>, StoreError>;
 
     /// Log lines of a task with numbers above `after`, in the order they came, each with its number. The numbers of a
     /// task's lines only grow, with gaps: none comes again once its line was deleted, and none becomes visible after

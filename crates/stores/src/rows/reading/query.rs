@@ -21,8 +21,9 @@ pub(crate) trait QuerySql: Link {
     /// Events of a task with numbers above `after`, in order: `last, events`.
     fn events(task: TaskId, after: u64, limit: usize) -> Self::Script<'static>;
 
-    /// The outbox by task and number, without the rows of a damaged task from its damaged one on: `task, after, events`.
-    fn unannounced(damaged: &[(TaskId, i64)], limit: usize) -> Self::Script<'_>;
+    /// The outbox by task and number, of tasks above `above`, without the rows of a damaged task from its damaged one on:
+    /// `task, after, events`.
+    fn unannounced(above: TaskId, damaged: &[(TaskId, i64)], limit: usize) -> Self::Script<'_>;
 
     /// Log lines of a task with numbers above `after`, in order: `seq, act, attempt, at, line`.
     fn logs(task: TaskId, after: u64, limit: usize) -> Self::Script<'static>;
@@ -80,16 +81,17 @@ pub(crate) async fn events<D: QuerySql>(
     Ok(found)
 }
 
-/// At most `limit` events of the outbox, those of the oldest tasks first, and those of one task in their order. Events
-/// behind damaged ones of the same task are left out: they would overtake them.
+/// At most `limit` events of the outbox, of tasks above `above`: those of the oldest tasks first, and those of one task in
+/// their order. Events behind damaged ones of the same task are left out: they would overtake them.
 pub(crate) async fn unannounced<D: QuerySql>(
     link: &mut D,
     quarantine: &Quarantine,
+    above: TaskId,
     limit: usize,
 ) -> Result<Vec<Unannounced>, Fault> {
     let mut damaged: Vec<(TaskId, i64)> = Vec::new();
     loop {
-        let rows = link.rows(D::unannounced(&damaged, limit)).await?;
+        let rows = link.rows(D::unannounced(above, &damaged, limit)).await?;
         let (mut found, before) = (Vec::new(), damaged.len());
         for row in &rows {
             let (task, after) = (row.task(0)?, row.number(1)?);

@@ -50,21 +50,23 @@ const NO_LIMIT: i64 = -1;
 pub(in crate::sqlite) fn select_unannounced() -> String {
     format!(
         "SELECT {}, {} FROM outbox LEFT JOIN history ON history.seq = outbox.seq
-         ORDER BY outbox.id, outbox.after LIMIT ?1",
+         WHERE outbox.id > ?2 ORDER BY outbox.id, outbox.after LIMIT ?1",
         Table::Outbox.select(),
         Table::History.select()
     )
 }
 
-/// At most `limit` of what is in the outbox, of the oldest tasks first; of one task in the order in which it happened.
+/// At most `limit` of what is in the outbox, of tasks above `above`, the oldest tasks first; of one task in the order in which
+/// it happened.
 /// Damaged rows come on top of the limit. What is behind one of the same task is left out: it would overtake the events
 /// in that row.
 pub(in crate::sqlite) fn unannounced(
     connection: &Connection,
+    above: TaskId,
     limit: usize,
 ) -> Result<Vec<Result<Unannounced, DamagedTask>>, Fault> {
     let mut statement = connection.prepare_cached(&select_unannounced())?;
-    let mut rows = statement.query([NO_LIMIT])?;
+    let mut rows = statement.query(params![NO_LIMIT, above.to_bytes()])?;
     let (mut found, mut sound, mut stopped) = (Vec::new(), 0, None);
     while sound < limit
         && let Some(row) = rows.next()?
