@@ -55,7 +55,7 @@ pub use error::BrokerError;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
 pub use machinery::{ResultBackend, ResultDocument, ResultSettings, SignatureBroker, Survey, Waiting};
-pub use message::{Announcement, Delivery, Look, Message, Queue, Receipt, Topic};
+pub use message::{Announcement, Delivery, InFlight, Look, Message, Queue, Receipt, Topic};
 #[cfg(feature = "mqtt")]
 pub use mqtt::{Mqtt, MqttSettings, MqttVersion};
 pub use port::{Binding, Broker, Consumer, ConsumerSettings};

@@ -136,7 +136,18 @@ pub struct Look {
     /// The number of messages in it.
     pub messages: Option<u64>,
     /// Whether that number includes messages in flight.
-    pub counts_in_hands: bool,
+    pub in_flight: InFlight,
     /// Changes when the data is lost: the queue or the broker's data was created again.
     pub identity: Option<String>,
+}
+
+/// Whether the number of messages in a queue includes those in flight: received by a consumer, and not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InFlight {
+    /// It does.
+    Counted,
+    /// It does not.
+    NotCounted,
+    /// There are none, because there are no consumers.
+    None,
 }

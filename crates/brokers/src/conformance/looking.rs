@@ -8,7 +8,7 @@ use super::{
     bench::{Bench, PATIENCE, receipts, receive},
     topic,
 };
-use crate::{BrokerError, Look, Progress};
+use crate::{BrokerError, InFlight, Look, Progress};
 
 topic![
     counts_what_is_there,
@@ -23,7 +23,7 @@ async fn look_until(bench: &Bench<'_>, messages: u64, in_hands: u64) -> Look {
     let until = Instant::now() + PATIENCE;
     loop {
         let look = bench.broker.look(&bench.queue).await.expect("the queue is there");
-        let wanted = if look.counts_in_hands { messages } else { messages - in_hands };
+        let wanted = if look.in_flight == InFlight::NotCounted { messages - in_hands } else { messages };
         if look.messages.is_none_or(|seen| seen == wanted) {
             return look;
         }

@@ -17,7 +17,7 @@ use rdkafka::{
 use tokio::task::spawn_blocking;
 
 use crate::{
-    BrokerError, Look, Positions, Progress, Queue,
+    BrokerError, InFlight, Look, Positions, Progress, Queue,
     kafka::{
         address::{self, Address},
         failure,
@@ -171,7 +171,7 @@ impl Topics {
             }
         }
         let identity = Some(known.generation.to_string());
-        Ok(Look { messages: Some(left), counts_in_hands: true, identity })
+        Ok(Look { messages: Some(left), in_flight: InFlight::Counted, identity })
     }
 
     /// How far the consumers of a group have settled a topic's messages.

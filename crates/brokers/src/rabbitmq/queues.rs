@@ -9,7 +9,7 @@ use lapin::{
 };
 
 use crate::{
-    Binding, BrokerError, Look, Queue,
+    Binding, BrokerError, InFlight, Look, Queue,
     rabbitmq::{
         exchanges::{Exchange, Way},
         kind::{self, Kind},
@@ -58,8 +58,7 @@ pub(super) async fn look(link: &Arc<Link>, queue: &Queue) -> Result<Look, Broker
     let seen = passive(&channel, queue).await?;
     Ok(Look {
         messages: Some(seen.message_count().into()),
-        // Messages in flight are not counted; without consumers there are none.
-        counts_in_hands: seen.consumer_count() == 0,
+        in_flight: if seen.consumer_count() == 0 { InFlight::None } else { InFlight::NotCounted },
         identity: None,
     })
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redis::{Value, cmd, pipe};
 
 use super::{MESSAGE_BYTES_MAX, link::Link};
-use crate::{BrokerError, Delivery, Look, Message, Receipt};
+use crate::{BrokerError, Delivery, InFlight, Look, Message, Receipt};
 
 /// The most messages appended with one command, and the approximate number of bytes.
 const BATCH_MESSAGES: usize = 500;
@@ -109,5 +109,5 @@ pub(super) async fn look(link: &Link, list: &str) -> Result<Look, BrokerError> {
         _ if messages == 0 => return Err(BrokerError::NoQueue(list.to_owned())),
         _ => None,
     };
-    Ok(Look { messages: Some(messages), counts_in_hands: false, identity })
+    Ok(Look { messages: Some(messages), in_flight: InFlight::NotCounted, identity })
 }

@@ -13,7 +13,7 @@ use super::{
     entry::{Kept, add, size},
     link::Link,
 };
-use crate::{BrokerError, Look, Message, Positions, Progress};
+use crate::{BrokerError, InFlight, Look, Message, Positions, Progress};
 
 /// An unused group. It is created and deleted together with the stream, and its position is a random number:
 /// another position means that the stream was created again.
@@ -136,7 +136,7 @@ pub(super) async fn look(link: &Link, stream: &str) -> Result<Look, BrokerError>
     };
     let messages = u64::from_redis_value(length?).map_err(|error| unexpected(&error.into()))?;
     let identity = identity(groups?).map_err(|error| unexpected(&error))?;
-    Ok(Look { messages: Some(messages), counts_in_hands: true, identity })
+    Ok(Look { messages: Some(messages), in_flight: InFlight::Counted, identity })
 }
 
 /// Settled entries are deleted, so the first remaining one is the first unsettled one.

@@ -31,7 +31,7 @@ use async_trait::async_trait;
 use aws_sdk_sqs::types::QueueAttributeName;
 
 use crate::{
-    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Queue, Topic,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, InFlight, Look, Message, Queue, Topic,
     sqs::{address::Address, attributes::MESSAGE_BYTES_MAX, consumer::QueueConsumer, link::Link},
 };
 
@@ -116,7 +116,7 @@ impl Broker for Sqs {
         let others: u64 = others.into_iter().filter_map(count).sum();
         Ok(Look {
             messages: visible.map(|visible| visible + others),
-            counts_in_hands: true,
+            in_flight: InFlight::Counted,
             identity: attributes.get(&CreatedTimestamp).cloned(),
         })
     }

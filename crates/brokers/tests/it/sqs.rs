@@ -6,7 +6,7 @@ mod tls;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use windlass_brokers::{
-    Broker, BrokerError, Consumer, ConsumerSettings, Delivery, Message, Queue, Receipt, Sqs,
+    Broker, BrokerError, Consumer, ConsumerSettings, Delivery, InFlight, Message, Queue, Receipt, Sqs,
     conformance::{self, Disturbances, Promises, Subject},
 };
 use windlass_testkit::{ElasticMq, Proxy};
@@ -200,7 +200,7 @@ async fn a_message_is_hidden_while_it_is_kept() {
     let mut two = sqs.consume(&queue, &settings(2)).await.unwrap();
     let taken = take(&mut *one, 2).await;
     let look = sqs.look(&queue).await.unwrap();
-    assert_eq!((look.messages, look.counts_in_hands), (Some(2), true));
+    assert_eq!((look.messages, look.in_flight), (Some(2), InFlight::Counted));
     for _ in 0..3 {
         one.keep(&[taken[0].receipt.clone()]).await.unwrap();
         for delivery in two.receive(1, Duration::from_secs(1)).await.unwrap() {

@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_brokers::{
-    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Positions, Progress, Queue,
-    Topic,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, InFlight, Look, Message, Positions,
+    Progress, Queue, Topic,
 };
 
 /// A broker whose queue keeps what it is given, and on whose topic announcements get lost on the way, or their
@@ -129,7 +129,7 @@ impl Broker for TestBroker {
             return lost();
         }
         let messages = self.published.lock().unwrap().len() as u64 - self.gone.load(Ordering::Relaxed);
-        Ok(Look { messages: Some(messages), counts_in_hands: true, identity: None })
+        Ok(Look { messages: Some(messages), in_flight: InFlight::Counted, identity: None })
     }
 
     async fn progress(&self, _queue: &Queue, _group: &str) -> Result<Progress, BrokerError> {

@@ -7,8 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use windlass_brokers::{
-    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, Look, Message, Positions, Progress, Queue,
-    Topic,
+    Announcement, Broker, BrokerError, Consumer, ConsumerSettings, InFlight, Look, Message, Positions,
+    Progress, Queue, Topic,
 };
 use windlass_engine::{HandedOut, WorkerReport, services::WriteStep};
 
@@ -153,7 +153,7 @@ impl Broker for QueuesThere {
             inner.waiting.len() as u64 + inner.taken
         };
         match self.device.wait(Operation::Back).await {
-            Ok(()) => Ok(Look { messages: Some(messages), counts_in_hands: true, identity: None }),
+            Ok(()) => Ok(Look { messages: Some(messages), in_flight: InFlight::Counted, identity: None }),
             Err(error) => unreachable(&error.to_string()),
         }
     }

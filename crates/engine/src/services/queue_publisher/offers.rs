@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
-use windlass_brokers::Look;
+use windlass_brokers::{InFlight, Look};
 use windlass_core::Millis;
 
 use windlass_store::AttemptId;
@@ -171,7 +171,8 @@ impl Offers {
                 is_missing
                     && if counts_all { offer.is_settled_again(at) } else { offer.is_due(AGAIN_AFTER, at) }
             });
-            let unanswered = if counts_all { self.note_missed(&lost) } else { Vec::new() };
+            let unanswered =
+                if counts_all && seen.has_consumers() { self.note_missed(&lost) } else { Vec::new() };
             let mut again = self.ids(|offer| offer.is_due(ANYWAY_AFTER, at));
             again.extend(lost.into_iter().filter(|id| !unanswered.contains(id)));
             (again, unanswered)
@@ -285,8 +286,13 @@ impl Seen {
     fn counts_all(&self) -> bool {
         match self {
             Self::Gone => true,
-            Self::Queue(look) => look.messages.is_some() && look.counts_in_hands,
+            Self::Queue(look) => look.messages.is_some() && look.in_flight != InFlight::NotCounted,
         }
+    }
+
+    /// Whether somebody may have taken messages.
+    fn has_consumers(&self) -> bool {
+        matches!(self, Self::Queue(look) if look.in_flight != InFlight::None)
     }
 }
 
@@ -309,8 +315,8 @@ mod tests {
         offers
     }
 
-    fn look(messages: Option<u64>, counts_in_hands: bool) -> Seen {
-        Seen::Queue(Look { messages, counts_in_hands, identity: None })
+    fn look(messages: Option<u64>, in_flight: InFlight) -> Seen {
+        Seen::Queue(Look { messages, in_flight, identity: None })
     }
 
     impl Offers {
@@ -326,17 +332,21 @@ mod tests {
     #[test]
     fn what_was_lost_is_sent_again_when_it_was_missing_twice() {
         let mut offers = sent(3, 0);
-        assert_eq!(offers.looked(&look(Some(0), true), Millis(4_999)), None, "just sent");
-        assert_eq!(offers.looked(&look(Some(2), true), Millis(6_000)), None);
-        assert_eq!(offers.looked(&look(Some(3), true), Millis(7_000)), None, "it was on its way");
-        assert_eq!(offers.looked(&look(Some(2), true), Millis(8_000)), None);
-        assert_eq!(offers.looked(&look(Some(2), true), Millis(9_000)), Some(3));
+        assert_eq!(offers.looked(&look(Some(0), InFlight::Counted), Millis(4_999)), None, "just sent");
+        assert_eq!(offers.looked(&look(Some(2), InFlight::Counted), Millis(6_000)), None);
+        assert_eq!(
+            offers.looked(&look(Some(3), InFlight::Counted), Millis(7_000)),
+            None,
+            "it was on its way"
+        );
+        assert_eq!(offers.looked(&look(Some(2), InFlight::Counted), Millis(8_000)), None);
+        assert_eq!(offers.looked(&look(Some(2), InFlight::Counted), Millis(9_000)), Some(3));
         assert_eq!(offers.unsent(9).len(), 3);
         for number in 0..3 {
             offers.was_sent(id(number), Millis(9_500));
         }
         assert!(offers.unsent(9).is_empty());
-        assert_eq!(offers.looked(&look(Some(0), true), Millis(9_600)), None);
+        assert_eq!(offers.looked(&look(Some(0), InFlight::Counted), Millis(9_600)), None);
     }
 
     #[test]
@@ -345,7 +355,7 @@ mod tests {
         let mut times = Vec::new();
         for second in 1..400 {
             let now = Millis(second * 1000);
-            if offers.looked(&look(Some(0), false), now).is_some() {
+            if offers.looked(&look(Some(0), InFlight::NotCounted), now).is_some() {
                 times.push(second);
                 offers.was_sent(id(0), now);
             }
@@ -358,8 +368,9 @@ mod tests {
     #[test]
     fn what_nobody_takes_for_long_is_sent_again_whatever_else_is_in_the_queue() {
         let mut offers = sent(1, 0);
-        let looked =
-            |offers: &mut Offers, second: u64| offers.looked(&look(Some(9), true), Millis(second * 1000));
+        let looked = |offers: &mut Offers, second: u64| {
+            offers.looked(&look(Some(9), InFlight::Counted), Millis(second * 1000))
+        };
         assert!((1..300).all(|second| looked(&mut offers, second).is_none()));
         assert_eq!(looked(&mut offers, 300), Some(1));
         offers.was_sent(id(0), Millis(300_000));
@@ -372,7 +383,7 @@ mod tests {
         let mut offers = sent(2, 0);
         let at = |identity: &str| {
             let identity = Some(identity.into());
-            Seen::Queue(Look { messages: Some(2), counts_in_hands: true, identity })
+            Seen::Queue(Look { messages: Some(2), in_flight: InFlight::Counted, identity })
         };
         assert_eq!(offers.looked(&at("one"), Millis(1)), None);
         assert_eq!(offers.looked(&at("one"), Millis(2)), None);
@@ -394,13 +405,13 @@ mod tests {
         let mut offers = Offers::default();
         let left = |claim: u64| AttemptId { claim, ..id(u128::from(9 - claim)) };
         (1..=5).for_each(|claim| offers.go_on_with(left(claim), Millis(0)));
-        let seen = look(Some(3), true);
+        let seen = look(Some(3), InFlight::Counted);
         assert_eq!(offers.looked(&seen, Millis(6_000)), None);
         assert_eq!(offers.looked(&seen, Millis(7_000)), Some(2));
         assert_eq!(offers.unsent(9).into_iter().collect::<BTreeSet<_>>(), [left(4), left(5)].into());
         [4, 5].into_iter().for_each(|claim| offers.was_sent(left(claim), Millis(7_500)));
         // The queue has lost everything: more than was left behind.
-        let seen = look(Some(0), true);
+        let seen = look(Some(0), InFlight::Counted);
         assert_eq!(offers.looked(&seen, Millis(13_000)), None);
         assert_eq!(offers.looked(&seen, Millis(14_000)), Some(5));
     }
@@ -408,7 +419,7 @@ mod tests {
     #[test]
     fn what_workers_took_meanwhile_was_not_missing() {
         let mut offers = sent(3, 0);
-        let seen = look(Some(1), true);
+        let seen = look(Some(1), InFlight::Counted);
         assert_eq!(offers.looked(&seen, Millis(6_000)), None, "once is not enough");
         assert!(offers.is_doubtful(&seen, Millis(7_000)));
         // The answers of that time are read before anything is concluded: two of them were taken.
@@ -421,7 +432,7 @@ mod tests {
     fn what_is_missing_again_and_again_is_not_sent_any_more() {
         let mut offers = sent(1, 0);
         // Another one, which the broker has.
-        let seen = look(Some(1), true);
+        let seen = look(Some(1), InFlight::Counted);
         let (mut again, mut unanswered) = (Vec::new(), None);
         for second in 1..60 {
             let now = Millis(second * 1000);
@@ -429,7 +440,7 @@ mod tests {
                 offers.add(id(9), 1);
                 offers.was_sent(id(9), now);
             }
-            let seen = if second < 10 { &look(Some(0), true) } else { &seen };
+            let seen = if second < 10 { &look(Some(0), InFlight::Counted) } else { &seen };
             if !offers.is_doubtful(seen, now) {
                 continue;
             }
@@ -450,6 +461,20 @@ mod tests {
         let (second, unanswered) = unanswered.expect("it is given up");
         assert_eq!(unanswered, [id(0)]);
         assert!((35..45).contains(&second), "{second} {again:?}");
+    }
+
+    #[test]
+    fn what_nobody_can_have_taken_is_sent_again_and_again() {
+        let mut offers = sent(1, 0);
+        let mut times = 0;
+        for second in 1..400 {
+            let now = Millis(second * 1000);
+            if offers.looked(&look(Some(0), InFlight::None), now).is_some() {
+                times += 1;
+                offers.was_sent(id(0), now);
+            }
+        }
+        assert!((10..80).contains(&times), "{times}");
     }
 
     #[test]
