@@ -58,6 +58,11 @@ async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
     let is_calm = world.is_calm();
     let answer =
         |said| queues.answer(WorkerReport { token: attempt.token.clone(), said: Ok(said), logs: Vec::new() });
+    let outcomes = &world.config.outcomes;
+    if !is_calm && attempt.id.task.0 % 1000 < u128::from(12 * outcomes.kills) {
+        world.count("one-way module: never answers");
+        return true;
+    }
     if world.chance(500) {
         answer(Said::Running(None));
     }
@@ -70,11 +75,6 @@ async fn run(world: &Rc<World>, queues: &Queues, attempt: &HandedOut) -> bool {
     if !is_calm && world.chance(40) {
         world.count("one-way module: ends before its answer");
         return false;
-    }
-    let outcomes = &world.config.outcomes;
-    if !is_calm && attempt.id.task.0 % 1000 < u128::from(12 * outcomes.kills) {
-        world.count("one-way module: never answers");
-        return true;
     }
     let outcome = match world.below(1000) {
         drawn if !is_calm && drawn < outcomes.fails => Outcome::Failed(Failure::new("no", 1, true)),
