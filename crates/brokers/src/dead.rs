@@ -1,5 +1,7 @@
 //! The dead-letter queue: unusable messages with the reason.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::json;
 
@@ -26,7 +28,7 @@ pub async fn bury(
     reason: &str,
 ) -> Result<(), BrokerError> {
     let dead = queue.dead();
-    let reason = cut(reason, REASON_BYTES_MAX);
+    let reason = &*shortened(reason);
     let missing = || Err(BrokerError::Failed("it returned no outcome for a message".to_owned()));
     let id = message.id.clone();
     let start = cut(&String::from_utf8_lossy(&message.body), START_BYTES_MAX).to_owned();
@@ -49,6 +51,14 @@ fn in_dead_queue(broker: &dyn Broker, dead: &Queue, message: Message, reason: &s
     }
     let document = json!({ "Reason": reason, "Message": String::from_utf8_lossy(&message.body) });
     Message { body: Bytes::from(document.to_string()), ..message }
+}
+
+/// The reason, or the beginning of a long one.
+fn shortened(reason: &str) -> Cow<'_, str> {
+    match cut(reason, REASON_BYTES_MAX) {
+        whole if whole.len() == reason.len() => Cow::Borrowed(whole),
+        start => Cow::Owned(format!("{start}…")),
+    }
 }
 
 /// The longest prefix of a text that fits into `most` bytes.

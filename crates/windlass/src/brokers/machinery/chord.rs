@@ -133,14 +133,15 @@ impl Machinery {
         Ok(self.load(&ids).await?.into_iter().filter_map(ended).collect())
     }
 
-    /// Fails the chord of a refused signature, if it belongs to one. The future is boxed because a signature that follows may
-    /// be refused, too.
-    pub(super) fn refuse_chord<'a>(
+    /// Does what follows the failure of a refused signature: sends its `OnError`, and fails its chord if it belongs to one.
+    /// The future is boxed because a signature that follows may be refused, too.
+    pub(super) fn follow_refusal<'a>(
         &'a self,
         refused: &'a Signature,
         state: &'a TaskState,
     ) -> BoxFuture<'a, Result<(), BrokerError>> {
         Box::pin(async move {
+            self.send_errors(refused, &state.error).await?;
             let uuid = refused.group().unwrap_or_default();
             let (Ok(Some(callback)), Mode::Safe, false) =
                 (refused.chord_callback(), self.settings.mode, uuid.is_empty())

@@ -120,7 +120,8 @@ impl Machinery {
         self.backend.write(&documents.collect::<Vec<_>>()).await
     }
 
-    /// Writes the reason where the client looks, unless a task with this UUID has run. Also fails the chord of the signature.
+    /// Fails a signature that cannot be run or sent, unless a task with its UUID has run: what follows its failure is sent,
+    /// and the reason is written where the client looks.
     pub(super) async fn refuse(&self, signature: &Signature, why: &str) -> Result<(), BrokerError> {
         let uuid = signature.uuid().unwrap_or_default();
         if uuid.is_empty() {
@@ -133,8 +134,8 @@ impl Machinery {
         let name = signature.name().unwrap_or_default();
         let state = TaskState::new(&uuid, &name, StateName::Failure, jiff::Timestamp::now());
         let state = state.because(why.to_owned());
-        // The chord fails first: a signature that has its state is not refused again.
-        self.refuse_chord(signature, &state).await?;
+        // This comes first: a signature that has its state is not refused again.
+        self.follow_refusal(signature, &state).await?;
         self.backend.write(&[state.document(Some(self.settings.keep()))]).await
     }
 

@@ -1,10 +1,10 @@
 //! The section `[machinery]` of the configuration.
 
-use std::time::Duration;
-use utoipa::ToSchema;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use windlass_api::Span;
 use windlass_brokers::{Binding, Queue, ResultSettings, result_backend, signature_broker};
 use windlass_core::{Name, reserved_module};
@@ -139,6 +139,8 @@ impl MachinerySettings {
         }
         let queues = if queues.is_empty() { vec![QUEUE_DEFAULT.to_owned()] } else { queues };
         ensure!(queues.iter().all(|queue| !queue.is_empty()), "`queues` has an empty name: give it one");
+        let distinct: BTreeSet<&String> = queues.iter().collect();
+        ensure!(distinct.len() == queues.len(), "`queues` names a queue twice: name it once");
         let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
         ensure!(timeout.ms > 0, "`timeout` is 0: no task could end in time");
         let results_expire_in = results_expire_in.unwrap_or(RESULTS_EXPIRE_IN_DEFAULT);

@@ -147,9 +147,12 @@ impl Signature {
 /// The longest reason of a refusal, in bytes: values of a client may be in it.
 const REASON_BYTES_MAX: usize = 1_000;
 
-/// The beginning of a reason.
+/// A reason, or the beginning of a long one.
 pub(super) fn bounded(mut why: String) -> String {
-    why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+    if why.len() > REASON_BYTES_MAX {
+        why.truncate(why.floor_char_boundary(REASON_BYTES_MAX));
+        why.push('…');
+    }
     why
 }
 
@@ -191,8 +194,11 @@ mod tests {
             Signature::parse(r#"{"ETA":"soon","RetryCount":-1,"Args":[{}],"OnError":[1]}"#).unwrap();
         assert!(signature.eta().unwrap_err().contains("`ETA` is \"soon\""));
         assert!(signature.retries().unwrap_err().starts_with("`RetryCount`: "));
-        assert!(signature.args().unwrap_err().starts_with("`Args`: "));
+        assert!(signature.args().unwrap_err().starts_with("`Args`: missing field `Type`"));
         assert!(signature.on_error().is_err());
+        let signature = Signature::parse(r#"{"Args":[5]}"#).unwrap();
+        let why = signature.args().unwrap_err();
+        assert!(why.contains("expected an object with `Type` and `Value`"), "{why}");
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! The types of arguments and results: `bool`, `int64` and its like, `float64`, `string`, and lists of each.
 
+use std::borrow::Cow;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// A value and its type: an argument of a signature, or a result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(expecting = "an object with `Type` and `Value`")]
 pub(super) struct TypedValue {
     /// The name of an argument. The library does not use it.
     #[serde(rename = "Name", alias = "name", default, skip_serializing_if = "String::is_empty")]
@@ -43,7 +47,11 @@ impl TypedValue {
         }
         // The library writes bytes as a string in base64.
         if matches!(of, "byte" | "uint8") && fits("string", text) == Some(true) {
-            return Ok(self.value.clone());
+            let bytes = serde_json::from_str::<Cow<'_, str>>(text).map(|text| STANDARD.decode(&*text));
+            return match bytes {
+                Ok(Ok(_)) => Ok(self.value.clone()),
+                _ => Err(format!("{} is not base64: a value of the type {} is", shortened(text), self.kind)),
+            };
         }
         let items: Vec<&RawValue> = serde_json::from_str(text)
             .map_err(|_| format!("{} is not a value of the type {}", shortened(text), self.kind))?;
@@ -124,6 +132,10 @@ mod tests {
             "\"2\" in a []int64 is not a value of the type int64"
         );
         assert_eq!(checked("[]int64", "{}").unwrap_err(), "{} is not a value of the type []int64");
+        assert_eq!(
+            checked("[]byte", r#""AAE""#).unwrap_err(),
+            "\"AAE\" is not base64: a value of the type []byte is"
+        );
         assert_eq!(checked("map", "{}").unwrap_err(), "the type \"map\" is not supported");
         assert_eq!(checked("[]map", "[]").unwrap_err(), "the type \"[]map\" is not supported");
     }

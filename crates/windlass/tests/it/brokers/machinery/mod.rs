@@ -194,7 +194,14 @@ fn what_cannot_be_run_is_put_aside_and_its_client_hears_why() {
     let bad = [
         (
             "task_type",
-            signature("task_type", "add", json!({ "Args": [{ "Type": "map", "Value": {} }] })),
+            signature(
+                "task_type",
+                "add",
+                json!({
+                    "Args": [{ "Type": "map", "Value": {} }],
+                    "OnError": [signature("task_told", "report", json!({ "RoutingKey": "reports" }))]
+                }),
+            ),
             "not supported",
         ),
         (
@@ -233,6 +240,11 @@ fn what_cannot_be_run_is_put_aside_and_its_client_hears_why() {
         let count = shop.redis.ask(&["LLEN", "machinery_tasks-dead"]).unwrap();
         (count.trim() == "12").then_some(())
     });
+    let told = shop.redis.ask(&["LPOP", "reports"]).unwrap();
+    assert!(
+        told.contains("task_told") && told.contains("not supported"),
+        "what follows a failure is sent: {told}"
+    );
     let alarms = shop.site.json(&["alarm", "list"]).to_string();
     assert!(alarms.contains("is not a signature that can be run"), "{alarms}");
     assert_eq!(shop.site.json(&["task", "list"])["items"], json!([]));

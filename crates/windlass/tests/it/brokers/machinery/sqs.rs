@@ -50,7 +50,11 @@ fn what_follows_goes_to_its_queue_and_what_cannot_be_sent_fails() {
             "OnSuccess": [
                 follows("task_late", "reports", json!("2099-01-01T00:00:00Z")),
                 follows("task_far", "reports", json!("9999-01-01T00:00:00Z")),
-                follows("task_nowhere", "a.b", Value::Null),
+                signature(
+                    "task_nowhere",
+                    "report",
+                    json!({ "RoutingKey": "a.b", "OnError": [follows("task_told", "errors", Value::Null)] }),
+                ),
                 follows("task_b", "reports", Value::Null),
                 follows("task_c", "reports.fifo", json!("2099-01-01T00:00:00Z")),
             ]
@@ -63,6 +67,12 @@ fn what_follows_goes_to_its_queue_and_what_cannot_be_sent_fails() {
         assert_eq!((&sent["UUID"], &sent["Args"]), (&json!(uuid), &json!([whole(42)])));
         assert_eq!(shop.document(uuid).unwrap()["State"], "PENDING");
     }
+    let told: Value = serde_json::from_str(&Far::receive(&server.url(), "errors")).unwrap();
+    let why = &told["Args"][0]["Value"];
+    assert!(
+        told["UUID"] == "task_told" && why.as_str().unwrap().contains("cannot be a queue of SQS"),
+        "{told}"
+    );
     for (uuid, why) in [
         ("task_late", "900 s at most"),
         ("task_far", "900 s at most"),
