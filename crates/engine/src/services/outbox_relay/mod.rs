@@ -145,8 +145,9 @@ impl OutboxRelay {
                 Vec::new()
             }
             waiting => {
-                let (lines, page) = waiting?;
-                self.announce(lines, &page, clock).await
+                let (lines, page, mut announced) = waiting?;
+                announced.extend(self.announce(lines, &page, clock).await);
+                announced
             }
         };
         if !announced.is_empty() {
@@ -263,9 +264,9 @@ impl OutboxRelay {
         places.join(" and ")
     }
 
-    /// The next page of the outbox: its events by task, without those that were confirmed or rest. Events of tasks that
-    /// were deleted meanwhile are dropped.
-    async fn waiting(&self, now: Now) -> Result<(Vec<Line>, Page), StoreError> {
+    /// The next page of the outbox: its events by task, without those that were confirmed or rest, and changes that were
+    /// confirmed as a whole. Events of tasks that were deleted meanwhile are dropped.
+    async fn waiting(&self, now: Now) -> Result<(Vec<Line>, Page, Vec<Announced>), StoreError> {
         let above = self.progress().above();
         let waiting = self.engine.store.unannounced(above, self.page).await?;
         let last = waiting.last().filter(|_| waiting.len() == self.page).map(|change| change.task);
@@ -280,7 +281,7 @@ impl OutboxRelay {
             });
             events.entry(change.task).or_default().extend(next);
         }
-        self.progress().leave_out(&mut events, (above, last), now.mono);
+        let announced = self.progress().leave_out(&mut events, (above, last), now.mono);
         let ids: Vec<TaskId> = events.keys().copied().collect();
         // Announcements have no parameters and results.
         let tasks = self.engine.store.load_heads(&ids).await?;
@@ -288,7 +289,7 @@ impl OutboxRelay {
         let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
         let lines: Vec<Line> = lines.collect();
         let page = Page { last, is_empty: lines.is_empty() };
-        Ok((lines, page))
+        Ok((lines, page, announced))
     }
 
     /// Raises the alarm about an unavailable broker, and resolves it when the broker works again.

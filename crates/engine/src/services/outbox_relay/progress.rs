@@ -9,6 +9,7 @@ use windlass_core::{
     Millis, TaskId,
     planted::{Bug, is_planted},
 };
+use windlass_store::Announced;
 
 use super::Next;
 
@@ -115,26 +116,30 @@ impl Progress {
     }
 
     /// Drops events that were confirmed, and those of tasks that rest. `waiting` has those of all tasks above one, up to
-    /// one: other tasks there were announced or deleted.
+    /// one: other tasks there were announced or deleted. Returns the changes of which all events were confirmed: the store
+    /// failed when they were to leave the outbox.
     pub(super) fn leave_out(
         &mut self,
         waiting: &mut BTreeMap<TaskId, VecDeque<Next>>,
         (above, up_to): (TaskId, Option<TaskId>),
         now: Millis,
-    ) {
+    ) -> Vec<Announced> {
         let behind = (Bound::Excluded(above), up_to.map_or(Bound::Unbounded, Bound::Included));
         let is_gone = |task: &TaskId| behind.contains(task) && !waiting.contains_key(task);
         self.confirmed.retain(|task, _| !is_gone(task));
         self.refused.retain(|task, _| !is_gone(task));
+        let mut announced = Vec::new();
         for (task, up_to) in self.confirmed.range(behind) {
-            if let Some(events) = waiting.get_mut(task) {
-                events.retain(|next| next.n > *up_to);
+            let Some(events) = waiting.get_mut(task) else { continue };
+            while let Some(confirmed) = events.pop_front_if(|next| next.n <= *up_to) {
+                announced.extend(confirmed.completes);
             }
         }
         waiting.retain(|_, events| !events.is_empty());
         for (task, _) in self.refused.range(behind).filter(|(_, refusal)| refusal.rests(now)) {
             waiting.remove(task);
         }
+        announced
     }
 
     /// Ends a page. The pass goes on if it was not the last one.
@@ -150,5 +155,29 @@ impl Progress {
         let rest = Millis(REST_PER_PAGE.0 * pass.pages);
         self.rests_until = (!pass.is_empty && !pass.is_confirmed).then_some(Millis(now.0 + rest.0));
         pass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::{Ending, Event, EventKind, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_change_that_was_confirmed_leaves_the_outbox_even_if_that_failed_before() {
+        let (task, mut progress) = (TaskId(7), Progress::default());
+        // Of two changes, with two events each, three events are confirmed. Then the store fails.
+        for n in 1..=3 {
+            progress.confirm(task, n, n == 2);
+        }
+        // The page ends behind the first change.
+        let first = Announced { task, after: 0 };
+        let event = Event { at: Timestamp(0), kind: EventKind::TaskEnded(Ending::Succeeded) };
+        let next = |n| Next { n, event: event.clone(), completes: (n == 2).then_some(first) };
+        let mut waiting: BTreeMap<_, VecDeque<_>> = [(task, (1..=2).map(next).collect())].into();
+        let announced = progress.leave_out(&mut waiting, (TaskId::NONE, Some(task)), Millis(0));
+        assert_eq!(announced, [first]);
+        assert!(waiting.is_empty(), "nothing of it is announced again");
     }
 }
