@@ -1,4 +1,4 @@
-//! The tests of the workspace: compiled at once, then run one program after the other.
+//! The tests of the workspace: compiled at once, then run one program after the other, each with two threads per core.
 //!
 //! Not side by side: with the tests of brokers beside the others, clusters of servers took longer than tests wait for them.
 
@@ -42,6 +42,8 @@ pub(crate) fn check(workspace: &Workspace, features: &str) -> anyhow::Result<()>
     let metadata = Metadata::load(workspace)?;
     let packages: BTreeMap<PathBuf, &str> =
         metadata.members().map(|package| (package.manifest().to_owned(), package.name.as_str())).collect();
+    // They wait more than they compute.
+    let threads = 2 * std::thread::available_parallelism()?.get();
     let mut jobs = Vec::new();
     for line in compiled.lines() {
         let Ok(artifact) = serde_json::from_str::<Artifact>(line) else { continue };
@@ -59,6 +61,7 @@ pub(crate) fn check(workspace: &Workspace, features: &str) -> anyhow::Result<()>
         // As Cargo does.
         command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
         workspace.note_skips_of(&mut command);
+        command.env("RUST_TEST_THREADS", threads.to_string());
         jobs.push(Job { name: format!("tests of {package}: {}", target.name), command });
     }
     let doc = workspace.command("cargo", &[&["test", "--doc"], &what[..]].concat());

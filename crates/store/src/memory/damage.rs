@@ -91,8 +91,7 @@ impl Damage {
         rows.into_iter().filter(is_sound).collect()
     }
 
-    /// How many rows are damaged.
-    pub(super) fn count(&self) -> usize {
-        self.0.len()
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }

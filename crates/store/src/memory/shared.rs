@@ -130,8 +130,8 @@ impl Store for SharedStore {
 
     async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError> {
         let rows = self.rows();
-        // Damaged rows do not use up the limit.
-        let found = rows.tables.unannounced(above, limit.saturating_add(rows.damage.count()));
+        // Damaged rows, and those behind them, do not use up the limit.
+        let found = rows.tables.unannounced(above, if rows.damage.is_empty() { limit } else { usize::MAX });
         let mut found = rows.damage.announcements(found, &self.quarantine);
         found.truncate(limit);
         Ok(found)

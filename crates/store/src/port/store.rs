@@ -125,7 +125,8 @@ pub trait Store: Claims + Queries + Members {
     async fn messages(&self, limit: usize) -> Result<Vec<Envelope>, StoreError>;
 
     /// At most `limit` entries of the outbox, of tasks with ids above `above`; [`TaskId::NONE`] is below all. Those of the
-    /// oldest tasks come first, by their ids; those of one task in the order in which they happened.
+    /// oldest tasks come first, by their ids; those of one task in the order in which they happened. If there are fewer than
+    /// `limit`, there are no others.
     async fn unannounced(&self, above: TaskId, limit: usize) -> Result<Vec<Unannounced>, StoreError>;
 
     /// Deletes at most `limit` rows that were kept long enough. Returns how many it deleted. `led` is checked in the
