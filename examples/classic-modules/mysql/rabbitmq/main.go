@@ -36,7 +36,10 @@ func serve() error {
 			return err
 		}
 	}
-	if err := errors.Join(channel.Confirm(false), channel.Qos(1, 0, false)); err != nil {
+	if err := channel.Confirm(false); err != nil {
+		return err
+	}
+	if err := channel.Qos(1, 0, false); err != nil {
 		return err
 	}
 	messages, err := channel.Consume("mysql", "", false, false, false, false, nil)
