@@ -23,6 +23,7 @@ topic![
     no_more_is_told_lost_than_asked_for,
     sessions_are_listed_with_what_they_say_and_have,
     what_was_given_back_is_not_lost,
+    a_claim_is_taken_from_a_live_session_that_still_has_it,
     a_loss_does_not_hold_when_the_session_was_heard_of_since,
     a_loss_does_not_hold_when_the_claim_is_not_the_sessions_any_more,
     the_end_of_an_earlier_poll_does_not_shorten_a_lease,
@@ -191,8 +192,24 @@ async fn sessions_are_listed_with_what_they_say_and_have(mut world: World) {
 async fn loss(world: &mut World, claimed: &Claimed) -> TaskChange {
     let mut change = world.decide(claimed.id.task, &Command::Lose(attempt(claimed))).await;
     let (key, claim, session) = (claimed.id.key, claimed.id.claim, claimed.session);
-    change.lost.push(LostClaim { key, claim, session, at: world.now.mono });
+    change.lost.push(LostClaim { key, claim, session, over_at: Some(world.now.mono) });
     change
+}
+
+async fn a_claim_is_taken_from_a_live_session_that_still_has_it(mut world: World) {
+    let flow = world.add_flow(line("flow", 1)).await;
+    let id = world.submit(&flow).await;
+    let session = world.session(1).await;
+    let claimed = world.claim_one(session).await;
+    let mut change = loss(&mut world, &claimed).await;
+    change.lost[0].over_at = None;
+    let mut of_another = change.clone();
+    of_another.lost[0].session = SessionId(9_999);
+    assert_eq!(world.commit_one(of_another).await, Outcome::Heard);
+    assert_eq!(world.load(id).await.claims.len(), 1);
+    assert_eq!(world.commit_one(change).await, Outcome::Committed);
+    let loaded = world.load(id).await;
+    assert_eq!((loaded.claims.len(), loaded.task.state.steps[0].forward.deaths), (0, 1));
 }
 
 async fn a_loss_does_not_hold_when_the_session_was_heard_of_since(mut world: World) {

@@ -129,7 +129,12 @@ impl Walk {
             if self.random.once_in(4) {
                 self.renew(claimed.session).await;
             }
-            change.lost.push(LostClaim { key, claim, session: claimed.session, at: self.now.mono });
+            change.lost.push(LostClaim {
+                key,
+                claim,
+                session: claimed.session,
+                over_at: Some(self.now.mono),
+            });
             self.commit_task("lose", change).await;
         }
     }

@@ -73,7 +73,7 @@ pub(crate) enum Loss {
         /// renewals.
         is_death: bool,
     },
-    /// Messages of it left the queue of its module again and again, and no answer came.
+    /// A module took several messages of it and did not answer.
     Unanswered,
 }
 

@@ -208,9 +208,11 @@ impl TaskWork {
         let stops = stops(&loaded, &transition, &command);
         let step = self.take(loaded, transition, None, place);
         step.stops.extend(stops);
-        if let Loss::Silent { at, .. } = loss {
-            step.change.lost.push(LostClaim { key, claim, session: lost.session, at });
-        }
+        let over_at = match loss {
+            Loss::Silent { at, .. } => Some(at),
+            Loss::Unanswered => None,
+        };
+        step.change.lost.push(LostClaim { key, claim, session: lost.session, over_at });
         None
     }
 

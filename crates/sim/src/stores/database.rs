@@ -66,7 +66,9 @@ fn of_leader(change: &Change) -> Option<&'static str> {
     match change {
         Change::Announced(_) => Some("events leave the outbox"),
         Change::Lock(change) if !change.kept => Some("a free lock is deleted"),
-        Change::Task(change) if !change.lost.is_empty() => Some("an attempt is lost"),
+        Change::Task(change) if change.lost.iter().any(|lost| lost.over_at.is_some()) => {
+            Some("an attempt is lost")
+        }
         _ => None,
     }
 }

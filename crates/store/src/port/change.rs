@@ -103,8 +103,8 @@ pub struct TaskChange {
     pub submit_key: Option<SubmitKey>,
     /// The message that is consumed by this.
     pub consumes: Option<MessageId>,
-    /// Claims that it takes from sessions that are over. Where a session was heard of since, or the claim is not its
-    /// own any more, nothing of the change holds: [`Outcome::Heard`].
+    /// Claims that it takes from their sessions. If a session that was over was heard of since, or does not have the claim any
+    /// more, nothing is changed: [`Outcome::Heard`].
     pub lost: Vec<LostClaim>,
     /// Acts of which workers report, and the numbers of the claims under which they do.
     pub reported: Vec<(ActKey, u64)>,
@@ -345,7 +345,7 @@ pub enum Outcome {
     Committed,
     /// The aggregate has another version, or the message was consumed: load and try again.
     Conflict,
-    /// A session was heard of from which a [`LostClaim`] was to be taken, or has it no more. Nothing was changed.
+    /// A session from which a [`LostClaim`] was to be taken was heard of, or does not have it any more. Nothing was changed.
     Heard,
     /// The new task is deduplicated to a task that is the same.
     Repeats {

@@ -202,8 +202,7 @@ impl PollState {
     }
 }
 
-/// A claim that a change takes from its session because that was silent for longer than its lease. The change holds
-/// only if that is still so: another server may have heard of the session meanwhile.
+/// A claim that a change takes from its session. The change is valid only if the session still has the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostClaim {
     /// The act.
@@ -212,8 +211,9 @@ pub struct LostClaim {
     pub claim: u64,
     /// Who has it.
     pub session: SessionId,
-    /// When the session was found to be over; its lease must have ended by then.
-    pub at: Millis,
+    /// When the session was found to be over, if it was: its lease must have ended by then. Another server may have heard of
+    /// the session since.
+    pub over_at: Option<Millis>,
 }
 
 /// How often in a row a session gets a new lease because its server was unavailable, without being heard of in between. A server

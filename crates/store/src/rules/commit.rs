@@ -156,7 +156,7 @@ fn claims_fit(change: &TaskChange, claims: &impl ClaimView) -> Outcome {
     let is_lost = |lost: &LostClaim| {
         let holder = claims.holder(id, lost.key);
         holder.is_some_and(|holder| (holder.claim, holder.session) == (lost.claim, lost.session))
-            && claims.is_over(lost.session, lost.at)
+            && lost.over_at.is_none_or(|at| claims.is_over(lost.session, at))
     };
     if !change.lost.iter().all(is_lost) {
         return Outcome::Heard;

@@ -31,7 +31,7 @@ use windlass_core::{
 };
 use windlass_store::{Announced, Change, Now, Service, Signal, StoreError};
 
-use self::progress::{Page, Progress};
+use self::progress::{PageEnd, Progress};
 pub use self::subscriber::{Subscriber, TaskEvent, TopicSubscriber, WriteEvent};
 use crate::{
     Engine, EngineError,
@@ -77,7 +77,7 @@ struct Next {
 struct Failure {
     message: String,
     /// The subscriber cannot be reached, so it would not confirm other events either.
-    is_away: bool,
+    is_unreachable: bool,
 }
 
 impl Line {
@@ -141,12 +141,12 @@ impl OutboxRelay {
         let announced = match self.waiting(now).await {
             // Nothing is announced until an operator has repaired the rows.
             Err(error @ StoreError::Damaged(_)) => {
-                self.is_away(&format!("{}: {error}", self.places()), clock());
+                self.stop_at(&format!("{}: {error}", self.places()), clock());
                 Vec::new()
             }
             waiting => {
-                let (lines, page, mut announced) = waiting?;
-                announced.extend(self.announce(lines, &page, clock).await);
+                let (lines, last, mut announced) = waiting?;
+                announced.extend(self.announce(lines, last, clock).await);
                 announced
             }
         };
@@ -156,23 +156,30 @@ impl OutboxRelay {
         }
         self.tell_trouble(led, clock()).await?;
         Ok(match self.engine.store.cluster().is_some() {
-            _ if self.progress().is_in_pass() => Millis(0),
+            _ if self.progress().goes_on() => Millis(0),
             true => LOOK_SHARED,
             false => LOOK_EVERY,
         })
     }
 
-    /// Announces these events and returns the completed changes. Each turn sends one event per task, so that no event
-    /// overtakes an unconfirmed one; after a failed event no more events of its task are sent.
-    async fn announce(&self, mut lines: Vec<Line>, page: &Page, clock: &impl Fn() -> Now) -> Vec<Announced> {
+    /// Announces these events, those of tasks up to `last`, and returns the completed changes. Each turn sends one event per
+    /// task, so that no event overtakes an unconfirmed one; after a failed event no more events of its task are sent.
+    async fn announce(
+        &self,
+        mut lines: Vec<Line>,
+        last: Option<TaskId>,
+        clock: &impl Fn() -> Now,
+    ) -> Vec<Announced> {
         let begun = clock();
-        let (mut announced, mut away) = (Vec::new(), None);
+        let (mut announced, mut unreachable, mut refused) = (Vec::new(), None, None);
+        let mut end = PageEnd { last, is_empty: lines.is_empty(), is_cut: false };
         while !lines.is_empty() {
             let now = clock();
             if self.engine.leads(Service::Announcing, now).is_none() {
                 return announced;
             }
             if now.mono.0 >= begun.mono.0 + ROUND_TIME.0 {
+                end.is_cut = true;
                 lines.iter_mut().for_each(Line::end_with_change);
             }
             let first = lines.iter().filter_map(|line| Some((&line.task, line.events.front()?)));
@@ -182,9 +189,10 @@ impl OutboxRelay {
             self.engine.counts.announce(outcomes.iter().filter(|outcome| outcome.is_ok()).count());
             for (line, outcome) in lines.iter_mut().zip(outcomes) {
                 let Some(next) = line.events.pop_front() else { continue };
+                let task = line.task.id;
                 match outcome {
                     Ok(()) => {
-                        self.progress().confirm(line.task.id, next.n, next.completes.is_some());
+                        self.progress().confirm(task, next.n, next.completes.is_some(), now.mono);
                         announced.extend(next.completes);
                     }
                     Err(failure) => {
@@ -194,19 +202,23 @@ impl OutboxRelay {
                         if !is_planted(Bug::AnnouncementOvertaken) {
                             line.events.clear();
                         }
-                        if failure.is_away {
-                            away = Some(failure.message);
+                        if failure.is_unreachable {
+                            unreachable = Some(failure.message);
                         } else {
-                            self.progress().refuse(line.task.id, failure.message, now.mono);
+                            self.progress().refuse(task, now.mono);
+                            refused = Some(format!("{} (task {task})", failure.message));
                         }
                     }
                 }
             }
             lines.retain(|line| !line.events.is_empty());
         }
-        match away {
-            Some(message) => self.is_away(&message, clock()),
-            None => self.end_page(page, clock()),
+        if let Some(message) = &refused {
+            self.has_failed(message, clock());
+        }
+        match unreachable {
+            Some(message) => self.stop_at(&message, clock()),
+            None => self.end_page(&end, clock()),
         }
         announced
     }
@@ -219,33 +231,26 @@ impl OutboxRelay {
             for (outcome, told) in outcomes.iter_mut().zip(told) {
                 if let (Ok(()), Err(error)) = (&outcome, told) {
                     let message = format!("{}: {error}", subscriber.place());
-                    *outcome =
-                        Err(Failure { message, is_away: matches!(error, BrokerError::Unreachable(_)) });
+                    let is_unreachable = matches!(error, BrokerError::Unreachable(_));
+                    *outcome = Err(Failure { message, is_unreachable });
                 }
             }
         }
         outcomes
     }
 
-    /// A subscriber cannot be reached: after a rest the outbox is read from its start.
-    fn is_away(&self, error: &dyn Display, now: Now) {
+    /// Nothing can be announced now. After a pause the outbox is read from its start.
+    fn stop_at(&self, error: &dyn Display, now: Now) {
         self.has_failed(error, now);
-        self.progress().start_over(self.trouble.rest(now).map(|rest| Millis(now.mono.0 + rest.0)));
+        self.progress().start_over(now.mono);
     }
 
-    fn end_page(&self, page: &Page, now: Now) {
+    fn end_page(&self, end: &PageEnd, now: Now) {
         let mut progress = self.progress();
-        progress.end_page(page);
-        if progress.is_in_pass() {
-            return;
-        }
-        let (pass, refused) = (progress.end_pass(now.mono), progress.is_refused());
-        drop(progress);
-        match pass.failure {
-            Some(error) => self.has_failed(&error, now),
-            // A broker that received nothing is in an unknown state, unless nothing waits.
-            None if !refused && (pass.is_empty || pass.is_confirmed) => self.trouble.ends(),
-            None => {}
+        let Some(pass) = progress.end_page(end, now.mono) else { return };
+        // A broker that received nothing is in an unknown state, unless nothing waits.
+        if !progress.is_refused() && (pass.is_empty || pass.is_confirmed) {
+            self.trouble.ends();
         }
     }
 
@@ -264,9 +269,9 @@ impl OutboxRelay {
         places.join(" and ")
     }
 
-    /// The next page of the outbox: its events by task, without those that were confirmed or rest, and changes that were
-    /// confirmed as a whole. Events of tasks that were deleted meanwhile are dropped.
-    async fn waiting(&self, now: Now) -> Result<(Vec<Line>, Page, Vec<Announced>), StoreError> {
+    /// The next page of the outbox: its events by task, without those that were confirmed or rest; its last task unless it is
+    /// the last page; and changes that were confirmed as a whole. Events of tasks that were deleted meanwhile are dropped.
+    async fn waiting(&self, now: Now) -> Result<(Vec<Line>, Option<TaskId>, Vec<Announced>), StoreError> {
         let above = self.progress().above();
         let waiting = self.engine.store.unannounced(above, self.page).await?;
         let last = waiting.last().filter(|_| waiting.len() == self.page).map(|change| change.task);
@@ -281,15 +286,13 @@ impl OutboxRelay {
             });
             events.entry(change.task).or_default().extend(next);
         }
-        let announced = self.progress().leave_out(&mut events, (above, last), now.mono);
+        let announced = self.progress().begin_page(&mut events, (above, last), now.mono);
         let ids: Vec<TaskId> = events.keys().copied().collect();
         // Announcements have no parameters and results.
         let tasks = self.engine.store.load_heads(&ids).await?;
         let lines = events.into_values().zip(tasks);
         let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
-        let lines: Vec<Line> = lines.collect();
-        let page = Page { last, is_empty: lines.is_empty() };
-        Ok((lines, page, announced))
+        Ok((lines.collect(), last, announced))
     }
 
     /// Raises the alarm about an unavailable broker, and resolves it when the broker works again.

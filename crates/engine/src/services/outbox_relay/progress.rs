@@ -1,8 +1,8 @@
-//! How far the outbox was announced.
+//! How far the outbox was announced, and what rests.
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::{Bound, RangeBounds as _},
+    ops::Bound,
 };
 
 use windlass_core::{
@@ -13,14 +13,30 @@ use windlass_store::Announced;
 
 use super::Next;
 
-/// The pause until events that were refused are announced again. It doubles from time to time.
+/// The pause after a failure. It doubles from time to time.
 const RETRY_AFTER: Millis = Millis(100);
-const RETRY_AFTER_MAX: Millis = Millis::from_secs(30);
 
-/// The pause after a pass that brought nothing on, for each of its pages: each has to be read and decoded.
+/// The longest pause while a subscriber cannot be reached.
+const UNREACHABLE_MAX: Millis = Millis::from_secs(5);
+
+/// The longest pause of a task whose event is refused.
+const REFUSED_MAX: Millis = Millis::from_secs(30);
+
+/// The pause after a page of which nothing was confirmed and the events of several tasks were refused: those of the next page
+/// probably would be, too.
+const ALL_REFUSED: Millis = Millis::from_secs(1);
+
+/// How often all refused events are tried again because one of them was confirmed.
+const FREE_EVERY: Millis = Millis::from_secs(5);
+
+/// The pause after a pass for each page of which nothing was sent, because each has to be read and decoded.
 const REST_PER_PAGE: Millis = Millis(20);
 
-/// How far the outbox was announced. A pass reads all of it, a page at a time.
+/// The number of pages with something to send after which the outbox is read from its start again. Otherwise a pass would not
+/// end while new tasks keep coming, and what happens to earlier tasks later would wait.
+const PAGES_MAX: u64 = 20;
+
+/// How far the outbox was announced. A pass reads it from its start, a page at a time.
 #[derive(Default)]
 pub(super) struct Progress {
     /// The last confirmed event of each task with a partly announced change: the outbox records whole changes only.
@@ -28,8 +44,20 @@ pub(super) struct Progress {
     confirmed: BTreeMap<TaskId, u64>,
     /// Tasks whose next event was refused.
     refused: BTreeMap<TaskId, Refusal>,
+    /// Tasks that were refused before this time do not rest any longer.
+    freed_at: Option<Millis>,
     pass: Pass,
+    page: Page,
     rests_until: Option<Millis>,
+    /// How often in a row a subscriber could not be reached.
+    unreachable: u32,
+    /// The last pass left events that could be announced.
+    goes_on: bool,
+}
+
+struct Refusal {
+    at: Millis,
+    pause: Millis,
 }
 
 /// A pass so far.
@@ -37,37 +65,38 @@ pub(super) struct Pass {
     /// The next page has the tasks above this one.
     above: TaskId,
     pages: u64,
+    /// The number of pages of which nothing was sent.
+    idle_pages: u64,
     /// Nothing was to be announced.
     pub(super) is_empty: bool,
     /// An event was confirmed.
     pub(super) is_confirmed: bool,
-    /// Why an event was refused.
-    pub(super) failure: Option<String>,
+    /// Events that could be announced were left for the next pass.
+    is_cut: bool,
 }
 
 impl Default for Pass {
     fn default() -> Self {
-        Self { above: TaskId::NONE, pages: 0, is_empty: true, is_confirmed: false, failure: None }
+        let (above, is_empty) = (TaskId::NONE, true);
+        Self { above, pages: 0, idle_pages: 0, is_empty, is_confirmed: false, is_cut: false }
     }
 }
 
-struct Refusal {
-    retry_at: Millis,
-    pause: Millis,
+/// A page of the outbox so far.
+#[derive(Default)]
+struct Page {
+    confirmed: u64,
+    refused: u64,
 }
 
-impl Refusal {
-    fn rests(&self, now: Millis) -> bool {
-        now < self.retry_at || is_planted(Bug::RefusedNotRepeated)
-    }
-}
-
-/// A page of the outbox.
-pub(super) struct Page {
+/// The end of a page.
+pub(super) struct PageEnd {
     /// Its last task, unless it is the last page.
     pub(super) last: Option<TaskId>,
-    /// Nothing is to be announced.
+    /// Nothing of it is to be announced.
     pub(super) is_empty: bool,
+    /// Events of it that could be announced were left, because the round took long.
+    pub(super) is_cut: bool,
 }
 
 impl Progress {
@@ -80,54 +109,59 @@ impl Progress {
         self.pass.above
     }
 
-    pub(super) fn is_in_pass(&self) -> bool {
-        self.pass.above != TaskId::NONE
+    /// Whether there is more to announce at once.
+    pub(super) fn goes_on(&self) -> bool {
+        self.pass.above != TaskId::NONE || self.goes_on
     }
 
     pub(super) fn is_refused(&self) -> bool {
         !self.refused.is_empty()
     }
 
-    /// Ends the pass before its end. The next one begins at this time.
-    pub(super) fn start_over(&mut self, at: Option<Millis>) {
-        self.pass = Pass::default();
-        self.rests_until = at;
+    /// A subscriber cannot be reached. After a pause the outbox is read from its start.
+    pub(super) fn start_over(&mut self, now: Millis) {
+        let pause = doubled(RETRY_AFTER, self.unreachable).min(UNREACHABLE_MAX);
+        self.unreachable += 1;
+        (self.pass, self.goes_on) = (Pass::default(), false);
+        self.rests_until = Some(Millis(now.0 + pause.0));
     }
 
-    /// Records that an event was confirmed. If its task was refused before, the others may be confirmed as well.
-    pub(super) fn confirm(&mut self, task: TaskId, n: u64, completes: bool) {
+    /// Records that an event was confirmed. If its task was refused before, others may be confirmed as well.
+    pub(super) fn confirm(&mut self, task: TaskId, n: u64, completes: bool, now: Millis) {
+        self.page.confirmed += 1;
         self.pass.is_confirmed = true;
+        self.unreachable = 0;
         if completes {
             self.confirmed.remove(&task);
         } else {
             self.confirmed.insert(task, n);
         }
-        if self.refused.remove(&task).is_some() {
-            self.refused.values_mut().for_each(|refusal| refusal.retry_at = Millis(0));
+        let is_time = self.freed_at.is_none_or(|at| now.0 >= at.0 + FREE_EVERY.0);
+        if self.refused.remove(&task).is_some() && is_time {
+            self.freed_at = Some(now);
         }
     }
 
     /// Records that an event was refused: those of its task rest.
-    pub(super) fn refuse(&mut self, task: TaskId, error: String, now: Millis) {
-        self.pass.failure = Some(error);
-        let refusal = self.refused.entry(task).or_insert(Refusal { retry_at: now, pause: RETRY_AFTER });
-        refusal.retry_at = Millis(now.0 + refusal.pause.0);
-        refusal.pause = Millis(refusal.pause.0 * 2).min(RETRY_AFTER_MAX);
+    pub(super) fn refuse(&mut self, task: TaskId, now: Millis) {
+        self.page.refused += 1;
+        let pause = self.refused.get(&task).map_or(RETRY_AFTER, |before| doubled(before.pause, 1));
+        self.refused.insert(task, Refusal { at: now, pause: pause.min(REFUSED_MAX) });
     }
 
-    /// Drops events that were confirmed, and those of tasks that rest. `waiting` has those of all tasks above one, up to
-    /// one: other tasks there were announced or deleted. Returns the changes of which all events were confirmed: the store
-    /// failed when they were to leave the outbox.
-    pub(super) fn leave_out(
+    /// Begins a page: drops events that were confirmed, and those of tasks that rest. `waiting` has those of all tasks above
+    /// one, up to one: other tasks there were announced or deleted. Returns the changes of which all events were confirmed:
+    /// the store failed when they were to leave the outbox.
+    pub(super) fn begin_page(
         &mut self,
         waiting: &mut BTreeMap<TaskId, VecDeque<Next>>,
         (above, up_to): (TaskId, Option<TaskId>),
         now: Millis,
     ) -> Vec<Announced> {
+        self.page = Page::default();
         let behind = (Bound::Excluded(above), up_to.map_or(Bound::Unbounded, Bound::Included));
-        let is_gone = |task: &TaskId| behind.contains(task) && !waiting.contains_key(task);
-        self.confirmed.retain(|task, _| !is_gone(task));
-        self.refused.retain(|task, _| !is_gone(task));
+        self.confirmed.extract_if(behind, |task, _| !waiting.contains_key(task)).for_each(drop);
+        self.refused.extract_if(behind, |task, _| !waiting.contains_key(task)).for_each(drop);
         let mut announced = Vec::new();
         for (task, up_to) in self.confirmed.range(behind) {
             let Some(events) = waiting.get_mut(task) else { continue };
@@ -136,26 +170,43 @@ impl Progress {
             }
         }
         waiting.retain(|_, events| !events.is_empty());
-        for (task, _) in self.refused.range(behind).filter(|(_, refusal)| refusal.rests(now)) {
+        let freed_at = self.freed_at;
+        let rests = |refusal: &Refusal| {
+            let is_over =
+                now.0 >= refusal.at.0 + refusal.pause.0 || freed_at.is_some_and(|at| refusal.at < at);
+            !is_over || is_planted(Bug::RefusedNotRepeated)
+        };
+        for (task, _) in self.refused.range(behind).filter(|(_, refusal)| rests(refusal)) {
             waiting.remove(task);
         }
         announced
     }
 
-    /// Ends a page. The pass goes on if it was not the last one.
-    pub(super) fn end_page(&mut self, page: &Page) {
-        self.pass.is_empty &= page.is_empty;
-        self.pass.above = page.last.unwrap_or(TaskId::NONE);
-        self.pass.pages += 1;
-    }
-
-    /// Ends the pass.
-    pub(super) fn end_pass(&mut self, now: Millis) -> Pass {
+    /// Ends a page. Returns the pass if this was its last page.
+    pub(super) fn end_page(&mut self, end: &PageEnd, now: Millis) -> Option<Pass> {
+        let Page { confirmed, refused } = self.page;
+        let pass = &mut self.pass;
+        pass.pages += 1;
+        pass.idle_pages += u64::from(confirmed + refused == 0);
+        pass.is_empty &= end.is_empty;
+        pass.is_cut |= end.is_cut;
+        let is_last = pass.pages - pass.idle_pages >= PAGES_MAX;
+        pass.above = end.last.filter(|_| !is_last).unwrap_or(TaskId::NONE);
+        self.rests_until = (confirmed == 0 && refused > 1).then(|| Millis(now.0 + ALL_REFUSED.0));
+        if pass.above != TaskId::NONE {
+            return None;
+        }
         let pass = std::mem::take(&mut self.pass);
-        let rest = Millis(REST_PER_PAGE.0 * pass.pages);
-        self.rests_until = (!pass.is_empty && !pass.is_confirmed).then_some(Millis(now.0 + rest.0));
-        pass
+        self.goes_on = pass.is_confirmed && (pass.pages > 1 || pass.is_cut);
+        let rest = Millis(now.0 + REST_PER_PAGE.0 * pass.idle_pages);
+        self.rests_until = self.rests_until.max(Some(rest).filter(|_| pass.idle_pages > 0));
+        Some(pass)
     }
+}
+
+/// A pause after so many doublings.
+fn doubled(pause: Millis, times: u32) -> Millis {
+    Millis(pause.0.saturating_mul(1 << times.min(20)))
 }
 
 #[cfg(test)]
@@ -169,15 +220,100 @@ mod tests {
         let (task, mut progress) = (TaskId(7), Progress::default());
         // Of two changes, with two events each, three events are confirmed. Then the store fails.
         for n in 1..=3 {
-            progress.confirm(task, n, n == 2);
+            progress.confirm(task, n, n == 2, Millis(0));
         }
         // The page ends behind the first change.
         let first = Announced { task, after: 0 };
         let event = Event { at: Timestamp(0), kind: EventKind::TaskEnded(Ending::Succeeded) };
         let next = |n| Next { n, event: event.clone(), completes: (n == 2).then_some(first) };
         let mut waiting: BTreeMap<_, VecDeque<_>> = [(task, (1..=2).map(next).collect())].into();
-        let announced = progress.leave_out(&mut waiting, (TaskId::NONE, Some(task)), Millis(0));
+        let announced = progress.begin_page(&mut waiting, (TaskId::NONE, Some(task)), Millis(0));
         assert_eq!(announced, [first]);
         assert!(waiting.is_empty(), "nothing of it is announced again");
+    }
+
+    fn end(last: u128, is_cut: bool) -> PageEnd {
+        PageEnd { last: Some(TaskId(last)).filter(|last| *last != TaskId::NONE), is_empty: false, is_cut }
+    }
+
+    #[test]
+    fn a_pass_ends_although_new_tasks_keep_coming() {
+        let mut progress = Progress::default();
+        let mut pages = 0;
+        for page in 1..=100 {
+            pages = page;
+            progress.begin_page(&mut BTreeMap::new(), (TaskId(page), Some(TaskId(page + 1))), Millis(0));
+            // Of the first thirty pages nothing can be sent.
+            if page > 30 {
+                progress.confirm(TaskId(page + 1), 1, true, Millis(0));
+            }
+            if progress.end_page(&end(page + 1, false), Millis(0)).is_some() {
+                break;
+            }
+        }
+        assert_eq!(pages, 50);
+        assert!(progress.goes_on(), "there is more");
+        assert_eq!(progress.rest(Millis(0)), Some(Millis(600)), "for the thirty pages");
+    }
+
+    #[test]
+    fn a_page_of_which_all_is_refused_is_followed_by_a_pause() {
+        let mut progress = Progress::default();
+        for (refused, confirmed, rest) in [(1, 0, None), (2, 1, None), (2, 0, Some(ALL_REFUSED))] {
+            progress.begin_page(&mut BTreeMap::new(), (TaskId::NONE, None), Millis(7));
+            (0..refused).for_each(|task| progress.refuse(TaskId(task + 1), Millis(7)));
+            (0..confirmed).for_each(|task| progress.confirm(TaskId(task + 90), 1, true, Millis(7)));
+            progress.end_page(&end(0, false), Millis(7));
+            assert_eq!(progress.rest(Millis(7)), rest, "{refused} refused, {confirmed} confirmed");
+        }
+    }
+
+    #[test]
+    fn a_pass_is_followed_by_another_one_if_events_were_left() {
+        for (is_cut, confirms, goes_on) in [(true, true, true), (true, false, false), (false, true, false)] {
+            let mut progress = Progress::default();
+            progress.begin_page(&mut BTreeMap::new(), (TaskId::NONE, None), Millis(0));
+            if confirms {
+                progress.confirm(TaskId(7), 1, false, Millis(0));
+            }
+            progress.end_page(&end(0, is_cut), Millis(0));
+            assert_eq!(progress.goes_on(), goes_on, "{is_cut} {confirms}");
+        }
+    }
+
+    #[test]
+    fn a_subscriber_that_cannot_be_reached_is_tried_after_growing_pauses() {
+        let mut progress = Progress::default();
+        let mut rest = || {
+            progress.start_over(Millis(0));
+            progress.rest(Millis(0)).unwrap().0
+        };
+        assert_eq!([(); 8].map(|()| rest()), [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+        progress.confirm(TaskId(1), 1, true, Millis(0));
+        progress.start_over(Millis(0));
+        assert_eq!(progress.rest(Millis(0)), Some(RETRY_AFTER));
+    }
+
+    #[test]
+    fn who_was_refused_rests_until_another_one_is_confirmed() {
+        let mut progress = Progress::default();
+        let tasks: Vec<TaskId> = (1..=3).map(TaskId).collect();
+        let event = Event { at: Timestamp(0), kind: EventKind::TaskEnded(Ending::Succeeded) };
+        let ready = |progress: &mut Progress, at: u64| {
+            let next = || VecDeque::from([Next { n: 1, event: event.clone(), completes: None }]);
+            let mut waiting: BTreeMap<_, _> = tasks.iter().map(|task| (*task, next())).collect();
+            progress.begin_page(&mut waiting, (TaskId::NONE, None), Millis(at));
+            waiting.into_keys().collect::<Vec<_>>()
+        };
+        for at in [0, 100, 300, 700] {
+            assert_eq!(ready(&mut progress, at), tasks, "at {at}");
+            tasks.iter().for_each(|task| progress.refuse(*task, Millis(at)));
+            assert_eq!(ready(&mut progress, at + 1), []);
+        }
+        progress.confirm(tasks[1], 1, true, Millis(701));
+        assert_eq!(ready(&mut progress, 702), tasks);
+        tasks.iter().for_each(|task| progress.refuse(*task, Millis(702)));
+        progress.confirm(tasks[1], 1, true, Millis(800));
+        assert_eq!(ready(&mut progress, 900), [tasks[1]], "not each time");
     }
 }

@@ -1,4 +1,4 @@
-//! Who hears of events.
+//! Subscribers: what announces events, such as a topic of a broker.
 
 use std::sync::Arc;
 

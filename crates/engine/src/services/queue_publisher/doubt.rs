@@ -35,11 +35,11 @@ impl QueuePublisher {
                 let Missing { again, unanswered } = self.state().offers.find_missing(&doubt.seen, doubt.at);
                 let (queue, module) = (&self.settings.queue, &self.settings.module);
                 if again > 0 {
-                    tracing::warn!(%queue, %module, count = again, "the broker lost messages: sending them again");
+                    tracing::warn!(%queue, %module, count = again, "messages are missing: the broker lost them, or a module took them and did not answer; sending them again");
                 }
                 if !unanswered.is_empty() {
                     let count = unanswered.len();
-                    tracing::warn!(%queue, %module, count, "messages are taken again and again, and no answer comes");
+                    tracing::warn!(%queue, %module, count, "messages were taken several times, and no answer came: their attempts are lost");
                     self.lose(&unanswered).await?;
                 }
                 Ok(true)

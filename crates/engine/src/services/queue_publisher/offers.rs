@@ -23,9 +23,14 @@ const ANYWAY_AFTER: Millis = Millis::from_secs(300);
 /// The number of consecutive inspections that must show too few messages.
 const LOOKS: u32 = 2;
 
-/// How often the message of an attempt must be missing until its loss is not the broker's any more: somebody takes it, and
-/// cannot answer. A broker that does not count messages in flight cannot show that.
-const MISSED_MAX: u32 = 3;
+/// The number of messages of an attempt that somebody may take without an answer. Then the attempt is lost.
+const UNANSWERED_MAX: u32 = 3;
+
+/// The doublings of the pause before a missing message is sent again.
+const DOUBLINGS_MAX: u32 = 3;
+
+/// Messages that are missing so long after each other were lost for different reasons.
+const APART: Millis = Millis::from_secs(600);
 
 /// The attempts that a queue publisher has claimed.
 #[derive(Debug, Default)]
@@ -46,8 +51,10 @@ struct Offer {
     sent_at: Option<Millis>,
     /// How often it was sent.
     sent: u32,
-    /// How often its message was missing.
+    /// How often its message seemed to be missing.
     missed: u32,
+    /// How often its message was certainly gone, and no answer had come.
+    unanswered: u32,
     /// It is sent without its parameters, because the broker refused it as too large.
     is_short: bool,
     /// Another queue publisher has sent it, unless that one was killed before: then it is among those claimed last.
@@ -171,8 +178,7 @@ impl Offers {
                 is_missing
                     && if counts_all { offer.is_settled_again(at) } else { offer.is_due(AGAIN_AFTER, at) }
             });
-            let unanswered =
-                if counts_all && seen.has_consumers() { self.note_missed(&lost) } else { Vec::new() };
+            let unanswered = self.note_missed(&lost, seen.is_empty_for_consumers(), at);
             let mut again = self.ids(|offer| offer.is_due(ANYWAY_AFTER, at));
             again.extend(lost.into_iter().filter(|id| !unanswered.contains(id)));
             (again, unanswered)
@@ -183,13 +189,17 @@ impl Offers {
         Missing { again: again.len(), unanswered }
     }
 
-    /// Records that the messages of these attempts were missing. Returns those that were missing too often.
-    fn note_missed(&mut self, lost: &[AttemptId]) -> Vec<AttemptId> {
+    /// Records that messages of these attempts seem to be missing, or are certainly gone. Returns the attempts of which too
+    /// many are gone.
+    fn note_missed(&mut self, lost: &[AttemptId], is_certain: bool, at: Millis) -> Vec<AttemptId> {
         let mut unanswered = Vec::new();
         for id in lost {
-            if let Some(offer) = self.offers.get_mut(id) {
-                offer.missed += 1;
-                if offer.missed >= MISSED_MAX {
+            let Some(offer) = self.offers.get_mut(id) else { continue };
+            offer.missed += 1;
+            if is_certain {
+                let is_apart = offer.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + APART.0);
+                offer.unanswered = if is_apart { 1 } else { offer.unanswered + 1 };
+                if offer.unanswered >= UNANSWERED_MAX {
                     unanswered.push(*id);
                 }
             }
@@ -243,10 +253,10 @@ impl Offer {
         self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + SETTLED_AFTER.0)
     }
 
-    /// The same, after a time that doubles each time its message was missing.
+    /// The same, after a time that doubles each time its message seemed to be missing.
     fn is_settled_again(&self, at: Millis) -> bool {
         self.sent_at
-            .is_some_and(|sent_at| at.0 >= sent_at.0 + (SETTLED_AFTER.0 << self.missed.min(MISSED_MAX)))
+            .is_some_and(|sent_at| at.0 >= sent_at.0 + (SETTLED_AFTER.0 << self.missed.min(DOUBLINGS_MAX)))
     }
 
     /// Whether it must be sent again: `first` after the first time it was sent, then after doubling times.
@@ -290,9 +300,10 @@ impl Seen {
         }
     }
 
-    /// Whether somebody may have taken messages.
-    fn has_consumers(&self) -> bool {
-        matches!(self, Self::Queue(look) if look.in_flight != InFlight::None)
+    /// Whether no message waits and none is in flight, although there may be consumers: each message that was sent is gone.
+    /// While there is one, nobody can know whose it is.
+    fn is_empty_for_consumers(&self) -> bool {
+        matches!(self, Self::Queue(look) if look.messages == Some(0) && look.in_flight == InFlight::Counted)
     }
 }
 
@@ -428,39 +439,54 @@ mod tests {
         assert_eq!(offers.looked(&seen, Millis(8_000)), None);
     }
 
-    #[test]
-    fn what_is_missing_again_and_again_is_not_sent_any_more() {
-        let mut offers = sent(1, 0);
-        // Another one, which the broker has.
-        let seen = look(Some(1), InFlight::Counted);
-        let (mut again, mut unanswered) = (Vec::new(), None);
-        for second in 1..60 {
+    /// Sends what is missing for so many seconds. Gives the seconds in which there was something to send, and the second at
+    /// whose end an attempt was lost.
+    fn watched(offers: &mut Offers, seen: &Seen, seconds: u64) -> (Vec<u64>, Option<(u64, Vec<AttemptId>)>) {
+        let mut again = Vec::new();
+        for second in 1..seconds {
             let now = Millis(second * 1000);
-            if second == 10 {
-                offers.add(id(9), 1);
-                offers.was_sent(id(9), now);
-            }
-            let seen = if second < 10 { &look(Some(0), InFlight::Counted) } else { &seen };
             if !offers.is_doubtful(seen, now) {
                 continue;
             }
             let missing = offers.find_missing(seen, now);
             if missing.again > 0 {
                 again.push(second);
-                for id in offers.unsent(9) {
-                    offers.was_sent(id, now);
-                }
+            }
+            for id in offers.unsent(9) {
+                offers.was_sent(id, now);
             }
             if !missing.unanswered.is_empty() {
-                unanswered = Some((second, missing.unanswered));
-                break;
+                return (again, Some((second, missing.unanswered)));
             }
         }
-        // After 5, 10 and 20 seconds; the other one may be what was lost until it is missing as often.
-        assert_eq!(again.first(), Some(&6));
-        let (second, unanswered) = unanswered.expect("it is given up");
-        assert_eq!(unanswered, [id(0)]);
-        assert!((35..45).contains(&second), "{second} {again:?}");
+        (again, None)
+    }
+
+    #[test]
+    fn an_attempt_whose_messages_are_taken_without_an_answer_is_lost() {
+        let (again, lost) = watched(&mut sent(2, 0), &look(Some(0), InFlight::Counted), 60);
+        assert_eq!(again, [6, 16], "after 5 and 10 seconds");
+        assert_eq!(lost, Some((36, vec![id(0), id(1)])), "after 20 seconds more");
+    }
+
+    #[test]
+    fn an_attempt_is_not_lost_while_a_message_may_be_its_own() {
+        let (again, lost) = watched(&mut sent(2, 0), &look(Some(1), InFlight::Counted), 200);
+        assert_eq!(lost, None, "one of the two may be waiting or in flight");
+        assert_eq!(again[..4], [6, 16, 36, 76]);
+        assert!(again.len() < 8, "{again:?}");
+    }
+
+    #[test]
+    fn messages_that_are_lost_from_time_to_time_cost_no_attempt() {
+        let mut offers = sent(1, 0);
+        for hour in 1..9 {
+            let now = Millis(hour * 3_600_000);
+            let (before, gone) = (Millis(now.0 - 1_000), look(Some(0), InFlight::Counted));
+            assert!(offers.looked(&gone, before).is_none_or(|again| again == 1));
+            assert!(offers.looked(&gone, now).is_none_or(|again| again == 1));
+            offers.was_sent(id(0), now);
+        }
     }
 
     #[test]
