@@ -28,6 +28,6 @@ while True:
     try:
         with pika.BlockingConnection(pika.URLParameters(os.environ["BROKER"])) as connection:
             serve(connection.channel())
-    except pika.exceptions.AMQPError as error:
+    except (pika.exceptions.AMQPError, OSError) as error:
         print("connecting again:", repr(error), file=sys.stderr, flush=True)
         time.sleep(1)

@@ -112,7 +112,9 @@ fn an_event_waits_until_all_subscribers_have_confirmed_it() {
         world.be_away_unserved(5000);
     }
     for broker in &brokers {
+        let heard = broker.heard.lock().unwrap().len();
         assert_eq!(broker.first_heard()[&id.to_string()], history(&world, id));
+        assert_eq!(heard, history(&world, id).len(), "who has confirmed an event does not get it again");
     }
     let times = brokers[0].heard.lock().unwrap().len();
     announce(&world, &relay);

@@ -50,7 +50,11 @@ func serve() error {
 		token, _ := message.Headers["windlass-token"].(string)
 		step, err := mysql.Read(message.Body, token)
 		if err != nil {
-			return err
+			log.Print("dropping a message that cannot be read: ", err)
+			if err := message.Reject(false); err != nil {
+				return err
+			}
+			continue
 		}
 		err = step.Run(func(result []byte) error {
 			lasting := amqp.Publishing{DeliveryMode: amqp.Persistent, Body: result}

@@ -223,16 +223,25 @@ impl OutboxRelay {
         announced
     }
 
-    /// Announces events to all subscribers. An event is confirmed when each of them has confirmed it.
+    /// Announces events to all subscribers that have not confirmed them yet. An event is confirmed when each of them has.
     async fn tell_all(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), Failure>> {
         let mut outcomes: Vec<Result<(), Failure>> = events.iter().map(|_| Ok(())).collect();
-        for subscriber in &self.subscribers {
-            let told = subscriber.announce(events).await;
-            for (outcome, told) in outcomes.iter_mut().zip(told) {
-                if let (Ok(()), Err(error)) = (&outcome, told) {
-                    let message = format!("{}: {error}", subscriber.place());
-                    let is_unreachable = matches!(error, BrokerError::Unreachable(_));
-                    *outcome = Err(Failure { message, is_unreachable });
+        for (number, subscriber) in self.subscribers.iter().enumerate() {
+            let lacks = |event: &TaskEvent<'_>| !self.progress().has_told(event.task.id, event.n, number);
+            let places: Vec<usize> = (0..events.len()).filter(|place| lacks(&events[*place])).collect();
+            if places.is_empty() {
+                continue;
+            }
+            let open: Vec<TaskEvent<'_>> = places.iter().map(|place| events[*place]).collect();
+            for (place, told) in places.into_iter().zip(subscriber.announce(&open).await) {
+                match told {
+                    Ok(()) => self.progress().note_told(events[place].task.id, events[place].n, number),
+                    Err(error) if outcomes[place].is_ok() => {
+                        let message = format!("{}: {error}", subscriber.place());
+                        let is_unreachable = matches!(error, BrokerError::Unreachable(_));
+                        outcomes[place] = Err(Failure { message, is_unreachable });
+                    }
+                    Err(_) => {}
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! How far the outbox was announced, and what rests.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Bound,
 };
 
@@ -42,6 +42,8 @@ pub(super) struct Progress {
     /// The last confirmed event of each task with a partly announced change: the outbox records whole changes only.
     /// Otherwise a broker that fails now and then would have to confirm a whole change in one go.
     confirmed: BTreeMap<TaskId, u64>,
+    /// The subscribers that have confirmed the next event of a task, by their numbers.
+    told: BTreeMap<TaskId, (u64, BTreeSet<usize>)>,
     /// Tasks whose next event was refused.
     refused: BTreeMap<TaskId, Refusal>,
     /// Tasks that were refused before this time do not rest any longer.
@@ -126,11 +128,26 @@ impl Progress {
         self.rests_until = Some(Millis(now.0 + pause.0));
     }
 
-    /// Records that an event was confirmed. If its task was refused before, others may be confirmed as well.
+    /// Whether a subscriber has confirmed an event that others have not.
+    pub(super) fn has_told(&self, task: TaskId, n: u64, subscriber: usize) -> bool {
+        self.told.get(&task).is_some_and(|(of, by)| *of == n && by.contains(&subscriber))
+    }
+
+    /// Records that a subscriber has confirmed an event.
+    pub(super) fn note_told(&mut self, task: TaskId, n: u64, subscriber: usize) {
+        let (of, by) = self.told.entry(task).or_default();
+        if *of != n {
+            (*of, *by) = (n, BTreeSet::new());
+        }
+        by.insert(subscriber);
+    }
+
+    /// Records that all have confirmed an event. If its task was refused before, others may be confirmed as well.
     pub(super) fn confirm(&mut self, task: TaskId, n: u64, completes: bool, now: Millis) {
         self.page.confirmed += 1;
         self.pass.is_confirmed = true;
         self.unreachable = 0;
+        self.told.remove(&task);
         if completes {
             self.confirmed.remove(&task);
         } else {
@@ -162,6 +179,7 @@ impl Progress {
         let behind = (Bound::Excluded(above), up_to.map_or(Bound::Unbounded, Bound::Included));
         self.confirmed.extract_if(behind, |task, _| !waiting.contains_key(task)).for_each(drop);
         self.refused.extract_if(behind, |task, _| !waiting.contains_key(task)).for_each(drop);
+        self.told.extract_if(behind, |task, _| !waiting.contains_key(task)).for_each(drop);
         let mut announced = Vec::new();
         for (task, up_to) in self.confirmed.range(behind) {
             let Some(events) = waiting.get_mut(task) else { continue };

@@ -21,6 +21,9 @@ use super::{
 /// The most tasks of a group read at once from the store.
 const PAGE: usize = 500;
 
+/// Signatures in one another of which nothing follows any more when the innermost one is refused.
+const DEPTH_MAX: u8 = 8;
+
 /// A group, as the library keeps it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Group {
@@ -134,14 +137,23 @@ impl Machinery {
     }
 
     /// Does what follows the failure of a refused signature: sends its `OnError`, and fails its chord if it belongs to one.
-    /// The future is boxed because a signature that follows may be refused, too.
+    /// The future is boxed because a signature that follows may be refused, too; down to a depth, since each needs memory.
     pub(super) fn follow_refusal<'a>(
         &'a self,
         refused: &'a Signature,
         state: &'a TaskState,
     ) -> BoxFuture<'a, Result<(), BrokerError>> {
         Box::pin(async move {
-            self.send_errors(refused, &state.error).await?;
+            if refused.depth() >= DEPTH_MAX {
+                return Ok(());
+            }
+            match self.send_errors(refused, &state.error).await {
+                // The client is to hear of the failure anyway.
+                Err(error) if !error.is_passing() => {
+                    tracing::warn!(%error, "a signature that follows a failure cannot be sent");
+                }
+                sent => sent?,
+            }
             let uuid = refused.group().unwrap_or_default();
             let (Ok(Some(callback)), Mode::Safe, false) =
                 (refused.chord_callback(), self.settings.mode, uuid.is_empty())

@@ -38,6 +38,7 @@ impl Subscriber for Machinery {
     }
 
     async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>> {
+        // Each with the place of its event.
         let mut documents = Vec::new();
         let mut ended = BTreeMap::new();
         for (place, TaskEvent { task, event, .. }) in events.iter().enumerate() {
@@ -48,8 +49,8 @@ impl Subscriber for Machinery {
                 EventKind::TaskEnded(ending) => drop(ended.insert(task.id, (place, *ending))),
                 // Only the last state of a task that has ended meanwhile is of use.
                 _ if task.is_ended() => {}
-                EventKind::TaskAccepted => documents.push(self.open(task, StateName::Received)),
-                EventKind::ActRetrying { .. } => documents.push(self.open(task, StateName::Retry)),
+                EventKind::TaskAccepted => documents.push((place, self.open(task, StateName::Received))),
+                EventKind::ActRetrying { .. } => documents.push((place, self.open(task, StateName::Retry))),
                 _ => {}
             }
         }
@@ -73,7 +74,6 @@ impl Subscriber for Machinery {
             })
             .collect();
         let followed = join_all(ends.iter().map(|(_, ended)| self.follow(ended))).await;
-        let mut chords: BTreeMap<&str, &Ended> = BTreeMap::new();
         for ((place, ended), followed) in ends.iter().zip(followed) {
             if let Err(error) = followed {
                 outcomes[*place] = Err(error);
@@ -83,7 +83,14 @@ impl Subscriber for Machinery {
                 (Some(_), Mode::Safe) => None,
                 _ => Some(self.settings.keep()),
             };
-            documents.push(ended.state.document(keep));
+            documents.push((*place, ended.state.document(keep)));
+        }
+        for (place, error) in self.write(documents).await {
+            outcomes[place] = Err(error);
+        }
+        let mut chords: BTreeMap<&str, &Ended> = BTreeMap::new();
+        for (_, ended) in ends.iter().filter(|(place, _)| outcomes[*place].is_ok()) {
+            self.sent.forget(&ended.state.task_uuid);
             if let Some(group) = &ended.chord {
                 // A failed task says more than the others.
                 let is_failed = ended.state.state == StateName::Failure;
@@ -91,10 +98,6 @@ impl Subscriber for Machinery {
                     chords.insert(group, ended);
                 }
             }
-        }
-        if let Err(error) = self.backend.write(&documents).await {
-            fail(&mut outcomes, &error);
-            return outcomes;
         }
         for (group, ended) in chords {
             if let Err(error) = self.advance_chord(group, ended).await {
@@ -141,6 +144,26 @@ impl Machinery {
         Ok(loaded)
     }
 
+    /// Writes documents of events. Returns the events of which a document could not be written. One that the backend does not
+    /// accept is not to hold up the others.
+    async fn write(&self, documents: Vec<(usize, ResultDocument)>) -> Vec<(usize, BrokerError)> {
+        let (places, documents): (Vec<usize>, Vec<ResultDocument>) = documents.into_iter().unzip();
+        match self.backend.write(&documents).await {
+            Ok(()) => return Vec::new(),
+            Err(error @ BrokerError::Unreachable(_)) => {
+                return places.into_iter().map(|place| (place, error.clone())).collect();
+            }
+            Err(_) => {}
+        }
+        let mut failed = Vec::new();
+        for (place, document) in places.into_iter().zip(&documents) {
+            if let Err(error) = self.backend.write(std::slice::from_ref(document)).await {
+                failed.push((place, error));
+            }
+        }
+        failed
+    }
+
     /// The end of a task that a signature started.
     pub(super) fn ended(&self, task: &Task, ending: Ending) -> Option<Ended> {
         let signature = signature_of(task)?;
@@ -158,7 +181,8 @@ impl Machinery {
                 let immutable = signature.is_immutable().unwrap_or_default();
                 let results = state.results.as_deref().unwrap_or_default();
                 let results = if immutable { &[] } else { results };
-                self.send_all(&signature.on_success().unwrap_or_default(), &[], results).await
+                self.send_all(&state.task_uuid, &signature.on_success().unwrap_or_default(), &[], results)
+                    .await
             }
             _ => self.send_errors(signature, &state.error).await,
         }
@@ -169,19 +193,31 @@ impl Machinery {
         let error =
             serde_json::value::to_raw_value(error).map_err(|error| BrokerError::Failed(error.to_string()))?;
         let error = [TypedValue::new("string", error)];
-        self.send_all(&failed.on_error().unwrap_or_default(), &error, &[]).await
+        let uuid = failed.uuid().unwrap_or_default();
+        self.send_all(&uuid, &failed.on_error().unwrap_or_default(), &error, &[]).await
     }
 
+    /// Sends what follows the task `uuid`, except what an earlier call has sent.
     async fn send_all(
         &self,
+        uuid: &str,
         signatures: &[Signature],
         before: &[TypedValue],
         after: &[TypedValue],
     ) -> Result<(), BrokerError> {
-        for signature in signatures {
-            self.send(signature, before, after).await?;
+        let mut outcome = Ok(());
+        for (place, signature) in signatures.iter().enumerate() {
+            if self.sent.has(uuid, place) {
+                continue;
+            }
+            match self.send(signature, before, after).await {
+                Ok(()) => self.sent.add(uuid, place),
+                Err(error @ BrokerError::Unreachable(_)) => return Err(error),
+                // It is not to hold up the others.
+                Err(error) => outcome = Err(error),
+            }
         }
-        Ok(())
+        outcome
     }
 
     /// Sends a signature: it starts a task here, or goes to the queue of another worker.
@@ -200,7 +236,7 @@ impl Machinery {
             }
         };
         if self.settings.has_queue(&queue) {
-            let sent = Signature::parse(&text).map(|signature| (&*text, signature));
+            let sent = Signature::parse(&text).map(|sent| (&*text, sent.at_depth(signature.depth())));
             let accepted = self.accept_all(&[sent], "a signature that follows another one").await.pop();
             return match accepted.unwrap_or(Ok(())) {
                 Ok(()) => Ok(()),

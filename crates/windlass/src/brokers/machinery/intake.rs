@@ -136,7 +136,9 @@ impl Machinery {
         let state = state.because(why.to_owned());
         // This comes first: a signature that has its state is not refused again.
         self.follow_refusal(signature, &state).await?;
-        self.backend.write(&[state.document(Some(self.settings.keep()))]).await
+        self.backend.write(&[state.document(Some(self.settings.keep()))]).await?;
+        self.sent.forget(&uuid);
+        Ok(())
     }
 
     /// Keeps the documents of groups whose chords are open.

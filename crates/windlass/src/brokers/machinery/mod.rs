@@ -16,7 +16,7 @@
 //! | `task.rs` | a signature as a task, and a task as its state |
 //! | `result.rs` | what a worker returned, as results with types |
 //! | `intake.rs` | signatures that start tasks |
-//! | `follow_ups.rs`, `chord.rs` | what becomes of a task that has ended: its state, callbacks, chords |
+//! | `follow_ups.rs`, `chord.rs`, `sent.rs` | what becomes of a task that has ended: its state, callbacks, chords |
 //! | `doctor.rs` | what is wrong with tasks of the library |
 //! | `repeated.rs` | signatures whose time has come, results whose time is over |
 
@@ -28,6 +28,7 @@ mod intake;
 pub(crate) mod malformed;
 mod repeated;
 mod result;
+mod sent;
 mod settings;
 mod signature;
 pub(super) mod step;
@@ -54,6 +55,7 @@ pub(super) struct Machinery {
     backend: Arc<dyn ResultBackend>,
     sender: Arc<dyn SignatureBroker>,
     settings: MachinerySettings,
+    sent: sent::SentFollowUps,
 }
 
 impl Machinery {
@@ -64,7 +66,7 @@ impl Machinery {
     pub(super) fn new(app: Arc<App>, settings: MachinerySettings) -> anyhow::Result<Self> {
         let backend = result_backend(settings.backend.as_str(), settings.of_results())?;
         let sender = signature_broker(settings.broker.as_str(), settings.exchange())?;
-        Ok(Self { app, backend, sender, settings })
+        Ok(Self { app, backend, sender, settings, sent: sent::SentFollowUps::default() })
     }
 
     /// The document of a task or group; `None` if there is none, or another program's.

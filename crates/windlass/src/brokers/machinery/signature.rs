@@ -14,6 +14,8 @@ pub(super) struct Signature {
     /// All fields as they were sent, by their names in lower case: the library ignores the case of names, and fields
     /// that it does not know.
     fields: BTreeMap<String, (String, Box<RawValue>)>,
+    /// How many signatures it is in.
+    depth: u8,
 }
 
 impl Signature {
@@ -25,7 +27,17 @@ impl Signature {
         let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)
             .map_err(|error| bounded(format!("the signature is not a JSON object: {error}")))?;
         let fields = fields.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), (name, value)));
-        Ok(Self { fields: fields.collect() })
+        Ok(Self { fields: fields.collect(), depth: 0 })
+    }
+
+    /// The same in so many other signatures.
+    pub(super) fn at_depth(self, depth: u8) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// The number of signatures in which it was sent.
+    pub(super) fn depth(&self) -> u8 {
+        self.depth
     }
 
     /// The text, with these arguments added after those that it has, or before them.
@@ -123,13 +135,18 @@ impl Signature {
     pub(super) fn chord_callback(&self) -> Result<Option<Self>, String> {
         const FIELD: &str = "ChordCallback";
         let parse = |raw: &RawValue| Self::parse(raw.get()).map_err(|error| format!("`{FIELD}`: {error}"));
-        self.raw(FIELD).map(parse).transpose()
+        Ok(self.raw(FIELD).map(parse).transpose()?.map(|callback| self.within(callback)))
     }
 
     fn signatures(&self, name: &str) -> Result<Vec<Self>, String> {
         let texts: Vec<Box<RawValue>> = self.field(name)?;
-        let signatures: Result<_, _> = texts.iter().map(|text| Self::parse(text.get())).collect();
+        let signatures = texts.iter().map(|text| Ok(self.within(Self::parse(text.get())?)));
+        let signatures: Result<_, String> = signatures.collect();
         signatures.map_err(|error| format!("`{name}`: {error}"))
+    }
+
+    fn within(&self, signature: Self) -> Self {
+        signature.at_depth(self.depth.saturating_add(1))
     }
 
     /// A field; the default where it is absent or null.
@@ -199,6 +216,15 @@ mod tests {
         let signature = Signature::parse(r#"{"Args":[5]}"#).unwrap();
         let why = signature.args().unwrap_err();
         assert!(why.contains("expected an object with `Type` and `Value`"), "{why}");
+    }
+
+    #[test]
+    fn a_signature_knows_in_how_many_others_it_is() {
+        let text = r#"{"OnError":[{"UUID":"a","ChordCallback":{"UUID":"b","OnSuccess":[{"UUID":"c"}]}}]}"#;
+        let first = Signature::parse(text).unwrap().on_error().unwrap().remove(0);
+        let callback = first.chord_callback().unwrap().unwrap();
+        let next = callback.on_success().unwrap().remove(0);
+        assert_eq!([first.depth(), callback.depth(), next.depth()], [1, 2, 3]);
     }
 
     #[test]

@@ -330,6 +330,32 @@ fn what_follows_goes_to_its_queue_with_results_and_errors() {
 }
 
 #[test]
+fn a_follow_up_that_is_refused_holds_up_and_repeats_nothing() {
+    let Some(shop) = Shop::open("") else { return };
+    // Not a list.
+    shop.redis.ask(&["SET", "refusing", "x"]).unwrap();
+    let follows = |uuid: &str, queue: &str| signature(uuid, "report", json!({ "RoutingKey": queue }));
+    let next = [follows("task_b", "before"), follows("task_c", "refusing"), follows("task_d", "behind")];
+    let args = [whole(40), whole(2)];
+    shop.send(&signature("task_a", "add", json!({ "Args": args, "OnSuccess": next })));
+    until_within(PATIENCE, "an alarm tells of it", || {
+        let alarms = shop.site.json(&["alarm", "list"]).to_string();
+        (alarms.contains("broker_away") && alarms.contains("WRONGTYPE")).then_some(())
+    });
+    shop.send(&signature("task_e", "add", json!({ "Args": args })));
+    assert_eq!(shop.results("task_e"), json!([whole(42)]));
+    let length = |queue: &str| shop.redis.ask(&["LLEN", queue]).unwrap().trim().to_owned();
+    assert_eq!(
+        [length("before"), length("behind")],
+        ["1", "1"],
+        "each is sent once, whatever is tried again"
+    );
+    shop.redis.ask(&["DEL", "refusing"]).unwrap();
+    assert_eq!(shop.results("task_a"), json!([whole(42)]));
+    assert_eq!([length("before"), length("refusing"), length("behind")], ["1", "1", "1"]);
+}
+
+#[test]
 fn a_delayed_signature_waits_for_its_time_and_a_failed_one_is_tried_again() {
     let Some(mut shop) = Shop::open("") else { return };
     start_example_worker(&mut shop.site);
