@@ -222,7 +222,7 @@ impl Progress {
     }
 }
 
-/// A pause after so many doublings.
+/// A pause that was doubled this often.
 fn doubled(pause: Millis, times: u32) -> Millis {
     Millis(pause.0.saturating_mul(1 << times.min(20)))
 }

@@ -439,8 +439,8 @@ mod tests {
         assert_eq!(offers.looked(&seen, Millis(8_000)), None);
     }
 
-    /// Sends what is missing for so many seconds. Gives the seconds in which there was something to send, and the second at
-    /// whose end an attempt was lost.
+    /// Sends what is missing, during this number of seconds. Returns the seconds in which there was something to send, and the
+    /// second in which attempts were lost, with these.
     fn watched(offers: &mut Offers, seen: &Seen, seconds: u64) -> (Vec<u64>, Option<(u64, Vec<AttemptId>)>) {
         let mut again = Vec::new();
         for second in 1..seconds {

@@ -122,8 +122,9 @@ pub trait RowSink: Send + Sync + 'static {
     /// Events of a task with numbers above `after`, in order.
     async fn events(&self, task: TaskId, after: u64, limit: usize) -> Result<Vec<(u64, Event)>, StoreError>;
 
-    /// At most `limit` of what is in the outbox, of tasks with ids above `above`, the oldest tasks first, by their ids; of
-    /// one task in the order in which it happened. Damaged rows come on top of the limit, and nothing of their tasks that is behind them.
+    /// At most `limit` entries of the outbox, of tasks with ids above `above`: those of the oldest tasks first, by their ids;
+    /// those of one task in the order in which they happened. Damaged rows are added to these. The entries behind a damaged one
+    /// of the same task are left out.
     async fn unannounced(
         &self,
         above: TaskId,

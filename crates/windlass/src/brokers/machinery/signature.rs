@@ -30,7 +30,7 @@ impl Signature {
         Ok(Self { fields: fields.collect(), depth: 0 })
     }
 
-    /// The same in so many other signatures.
+    /// The same within this number of other signatures.
     pub(super) fn at_depth(self, depth: u8) -> Self {
         Self { depth, ..self }
     }

@@ -338,7 +338,7 @@ fn a_follow_up_that_is_refused_holds_up_and_repeats_nothing() {
     let next = [follows("task_b", "before"), follows("task_c", "refusing"), follows("task_d", "behind")];
     let args = [whole(40), whole(2)];
     shop.send(&signature("task_a", "add", json!({ "Args": args, "OnSuccess": next })));
-    until_within(PATIENCE, "an alarm tells of it", || {
+    until_within(PATIENCE, "there is an alarm", || {
         let alarms = shop.site.json(&["alarm", "list"]).to_string();
         (alarms.contains("broker_away") && alarms.contains("WRONGTYPE")).then_some(())
     });
