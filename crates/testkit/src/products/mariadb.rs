@@ -76,6 +76,7 @@ impl Product for MariaDbProduct {
     fn initialise(&self, run: &dyn Fn(&Path) -> Command, data: &Path) -> Result<()> {
         let mut command = run(&self.installer);
         command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+        command.arg(temporary(data));
         command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
         command.arg(LOG_SIZE);
         finish(command)?;
@@ -86,6 +87,7 @@ impl Product for MariaDbProduct {
         let Place { data, port, settings } = *place;
         let file = |name: &str, file: &str| format!("--{name}={}", data.join(file).display());
         command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+        command.arg(temporary(data));
         command.args(["--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=300"]);
         command.args(["--innodb-buffer-pool-size=64M", LOG_SIZE]).arg(format!("--port={port}"));
         command.arg(file("init-file", FIRST_FILE)).arg(file("pid-file", "pid"));
@@ -98,6 +100,12 @@ impl Product for MariaDbProduct {
     fn answers(&self, place: &Place<'_>, _process: u32) -> Result<bool> {
         sql::answers(self, place)
     }
+}
+
+/// Where a server has its temporary tables. At its start it deletes those that it finds, also those of another server that
+/// has the same folder.
+fn temporary(data: &Path) -> String {
+    format!("--tmpdir={}", data.display())
 }
 
 impl SqlProduct for MariaDbProduct {

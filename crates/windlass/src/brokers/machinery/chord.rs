@@ -182,6 +182,7 @@ impl Machinery {
         let (of_callback, name) = (callback.uuid().unwrap_or_default(), callback.name().unwrap_or_default());
         let state = TaskState::new(&of_callback, &name, StateName::Failure, failed.created_at).because(error);
         self.backend.write(&[state.document(Some(self.settings.keep()))]).await?;
+        self.sent.forget(&of_callback);
         let uuids = group.as_ref().map_or_else(Vec::new, |group| group.task_uuids.clone());
         let mut ids = uuids;
         ids.push(uuid.to_owned());

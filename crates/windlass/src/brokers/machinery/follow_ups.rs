@@ -90,7 +90,6 @@ impl Subscriber for Machinery {
         }
         let mut chords: BTreeMap<&str, &Ended> = BTreeMap::new();
         for (_, ended) in ends.iter().filter(|(place, _)| outcomes[*place].is_ok()) {
-            self.sent.forget(&ended.state.task_uuid);
             if let Some(group) = &ended.chord {
                 // A failed task says more than the others.
                 let is_failed = ended.state.state == StateName::Failure;
@@ -109,6 +108,9 @@ impl Subscriber for Machinery {
                     outcomes[place] = Err(error.clone());
                 }
             }
+        }
+        for (_, ended) in ends.iter().filter(|(place, _)| outcomes[*place].is_ok()) {
+            self.sent.forget(&ended.state.task_uuid);
         }
         outcomes
     }

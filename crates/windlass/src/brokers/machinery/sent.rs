@@ -5,8 +5,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The most tasks that are remembered. With more, all are forgotten, and their follow-ups may be sent again.
-const TASKS_MAX: usize = 10_000;
+/// The most tasks that are remembered. With more, one is forgotten, and its follow-ups may be sent again.
+const TASKS_MAX: usize = 100_000;
 
 /// By the UUID of a task: which of its follow-ups were sent.
 #[derive(Default)]
@@ -20,12 +20,12 @@ impl SentFollowUps {
     pub(super) fn add(&self, uuid: &str, place: usize) {
         let mut sent = self.sent();
         if sent.len() >= TASKS_MAX && !sent.contains_key(uuid) {
-            sent.clear();
+            sent.pop_first();
         }
         sent.entry(uuid.to_owned()).or_default().insert(place);
     }
 
-    /// The state of the task is written, or was: nothing of it is sent again.
+    /// All that follows the task was sent, and its state is written: nothing is tried again.
     pub(super) fn forget(&self, uuid: &str) {
         self.sent().remove(uuid);
     }
@@ -52,6 +52,6 @@ mod tests {
     fn no_more_is_remembered_than_there_is_room_for() {
         let sent = SentFollowUps::default();
         (0..=TASKS_MAX).for_each(|n| sent.add(&n.to_string(), 0));
-        assert_eq!(sent.sent().len(), 1);
+        assert_eq!(sent.sent().len(), TASKS_MAX);
     }
 }
