@@ -14,12 +14,17 @@ use crate::{Engine, EngineError};
 const ALARM_AFTER: Millis = Millis::from_secs(5);
 
 /// The time until the second try; it doubles from try to try.
-const RETRY_AFTER: Millis = Millis(100);
-const RETRY_AFTER_MAX: Millis = Millis::from_secs(5);
+pub(super) const RETRY_AFTER: Millis = Millis(100);
+pub(super) const RETRY_AFTER_MAX: Millis = Millis::from_secs(5);
 
 /// How often the server checks whether its alarm is still open while the broker fails: another server or an operator
 /// may have resolved it.
 const LOOK_EVERY: Millis = Millis::from_secs(30);
+
+/// A time after this number of doublings.
+pub(super) fn doubled(time: Millis, times: u32) -> Millis {
+    Millis(time.0.saturating_mul(1 << times.min(20)))
+}
 
 /// Whether a broker works, as seen by its user.
 #[derive(Default)]
@@ -53,13 +58,13 @@ impl Trouble {
         let before = known.take().filter(|before| !before.is_over || before.is_told);
         let is_first = before.is_none();
         let tries = before.as_ref().filter(|before| !before.is_over).map_or(0, |before| before.tries + 1);
-        let wait = RETRY_AFTER.0.saturating_mul(1 << tries.min(10)).min(RETRY_AFTER_MAX.0);
+        let wait = doubled(RETRY_AFTER, tries).min(RETRY_AFTER_MAX);
         let is_told = before.as_ref().is_some_and(|before| before.is_told);
         *known = Some(Known {
             since: before.as_ref().map_or(now, |before| before.since),
             message: error.to_string(),
             tries,
-            retry_at: Millis(now.mono.0 + wait),
+            retry_at: Millis(now.mono.0 + wait.0),
             is_over: false,
             is_told,
             looked_at: before.map_or(now.mono, |before| before.looked_at),

@@ -12,12 +12,7 @@ use windlass_core::{
 use windlass_store::Announced;
 
 use super::Next;
-
-/// The pause after a failure. It doubles from time to time.
-const RETRY_AFTER: Millis = Millis(100);
-
-/// The longest pause while a subscriber cannot be reached.
-const UNREACHABLE_MAX: Millis = Millis::from_secs(5);
+use crate::services::trouble::{RETRY_AFTER, RETRY_AFTER_MAX, doubled};
 
 /// The longest pause of a task whose event is refused.
 const REFUSED_MAX: Millis = Millis::from_secs(30);
@@ -122,7 +117,7 @@ impl Progress {
 
     /// A subscriber cannot be reached. After a pause the outbox is read from its start.
     pub(super) fn start_over(&mut self, now: Millis) {
-        let pause = doubled(RETRY_AFTER, self.unreachable).min(UNREACHABLE_MAX);
+        let pause = doubled(RETRY_AFTER, self.unreachable).min(RETRY_AFTER_MAX);
         self.unreachable += 1;
         (self.pass, self.goes_on) = (Pass::default(), false);
         self.rests_until = Some(Millis(now.0 + pause.0));
@@ -220,11 +215,6 @@ impl Progress {
         self.rests_until = self.rests_until.max(Some(rest).filter(|_| pass.idle_pages > 0));
         Some(pass)
     }
-}
-
-/// A pause that was doubled this often.
-fn doubled(pause: Millis, times: u32) -> Millis {
-    Millis(pause.0.saturating_mul(1 << times.min(20)))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use windlass_core::Millis;
 
 use windlass_store::AttemptId;
 
+use crate::services::trouble::doubled;
+
 /// A message sent less long ago than this may not be counted by the broker yet, and the report of a worker that it
 /// started the attempt may not have arrived yet.
 const SETTLED_AFTER: Millis = Millis::from_secs(5);
@@ -26,7 +28,7 @@ const LOOKS: u32 = 2;
 /// The number of messages of an attempt that somebody may take without an answer. Then the attempt is lost.
 const UNANSWERED_MAX: u32 = 3;
 
-/// The doublings of the pause before a missing message is sent again.
+/// How often the pause before a missing message is sent again doubles.
 const DOUBLINGS_MAX: u32 = 3;
 
 /// Messages that are missing so long after each other were lost for different reasons.
@@ -197,8 +199,7 @@ impl Offers {
             let Some(offer) = self.offers.get_mut(id) else { continue };
             offer.missed += 1;
             if is_certain {
-                let is_apart = offer.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + APART.0);
-                offer.unanswered = if is_apart { 1 } else { offer.unanswered + 1 };
+                offer.unanswered = if offer.is_older(APART, at) { 1 } else { offer.unanswered + 1 };
                 if offer.unanswered >= UNANSWERED_MAX {
                     unanswered.push(*id);
                 }
@@ -248,21 +249,24 @@ impl Offers {
 }
 
 impl Offer {
+    /// Whether it was sent this long before that time.
+    fn is_older(&self, than: Millis, at: Millis) -> bool {
+        self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0.saturating_add(than.0))
+    }
+
     /// Whether it was sent long enough before that time to be counted for certain.
     fn is_settled(&self, at: Millis) -> bool {
-        self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0 + SETTLED_AFTER.0)
+        self.is_older(SETTLED_AFTER, at)
     }
 
     /// The same, after a time that doubles each time its message seemed to be missing.
     fn is_settled_again(&self, at: Millis) -> bool {
-        self.sent_at
-            .is_some_and(|sent_at| at.0 >= sent_at.0 + (SETTLED_AFTER.0 << self.missed.min(DOUBLINGS_MAX)))
+        self.is_older(doubled(SETTLED_AFTER, self.missed.min(DOUBLINGS_MAX)), at)
     }
 
     /// Whether it must be sent again: `first` after the first time it was sent, then after doubling times.
     fn is_due(&self, first: Millis, at: Millis) -> bool {
-        let after = first.0.saturating_mul(1 << self.sent.saturating_sub(1).min(20));
-        self.sent_at.is_some_and(|sent_at| at.0 >= sent_at.0.saturating_add(after))
+        self.is_older(doubled(first, self.sent.saturating_sub(1)), at)
     }
 }
 

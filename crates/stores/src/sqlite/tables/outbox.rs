@@ -56,10 +56,9 @@ pub(in crate::sqlite) fn select_unannounced() -> String {
     )
 }
 
-/// At most `limit` of what is in the outbox, of tasks above `above`, the oldest tasks first; of one task in the order in which
-/// it happened.
-/// Damaged rows come on top of the limit. What is behind one of the same task is left out: it would overtake the events
-/// in that row.
+/// At most `limit` entries of the outbox, of tasks above `above`: those of the oldest tasks first; those of one task in the
+/// order in which they happened. Damaged rows are added to these. The entries behind one of the same task are left out: they
+/// would overtake the events in that row.
 pub(in crate::sqlite) fn unannounced(
     connection: &Connection,
     above: TaskId,

@@ -54,17 +54,10 @@ impl Subscriber for Machinery {
                 _ => {}
             }
         }
-        let mut outcomes = vec![Ok(()); events.len()];
-        let fail = |outcomes: &mut Vec<Result<(), BrokerError>>, error: &BrokerError| {
-            outcomes.iter_mut().for_each(|outcome| *outcome = Err(error.clone()));
-        };
         let ids: Vec<TaskId> = ended.keys().copied().collect();
         let loaded = match self.load_with(&ids, |ids| self.app.engine.announced_tasks(ids)).await {
             Ok(loaded) => loaded,
-            Err(error) => {
-                fail(&mut outcomes, &error);
-                return outcomes;
-            }
+            Err(error) => return vec![Err(error); events.len()],
         };
         let ends: Vec<(usize, Ended)> = loaded
             .iter()
@@ -73,6 +66,7 @@ impl Subscriber for Machinery {
                 Some((*place, self.ended(&loaded.task, *ending)?))
             })
             .collect();
+        let mut outcomes = vec![Ok(()); events.len()];
         let followed = join_all(ends.iter().map(|(_, ended)| self.follow(ended))).await;
         for ((place, ended), followed) in ends.iter().zip(followed) {
             if let Err(error) = followed {
