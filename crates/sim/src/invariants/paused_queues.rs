@@ -13,8 +13,9 @@ use crate::{
     world::World,
 };
 
-/// A hand-out of a database may be seen this much later, and so may one for which the server reads parameters from the
-/// disk between its claim and its answer: the queue may be paused meanwhile.
+/// The maximum time between a claim and its hand-out, in which the queue may be paused. A database answers late. An
+/// embedded store may read from the disk in between: parameters of the task, or the rest of another queue that the
+/// worker polls as well.
 const ON_ITS_WAY_MS: u64 = 10_000;
 
 #[derive(Default)]
@@ -51,7 +52,9 @@ impl PausedQueues {
     fn check(&self, id: &AttemptId, truth: &Truth, world: &World) -> Result<(), Violation> {
         let action = truth.tasks.get(&id.task).and_then(|known| known.task.action(id.key));
         let Some((module, _)) = action.and_then(Action::worker) else { return Ok(()) };
-        let slack = if world.config.shared || world.config.is(Kind::FewBytes) { ON_ITS_WAY_MS } else { 0 };
+        let config = &world.config;
+        let reads = config.shared || config.is(Kind::FewBytes) || config.rest.head != usize::MAX;
+        let slack = if reads { ON_ITS_WAY_MS } else { 0 };
         let since = self.since.get(module).copied().max(self.resumed_at);
         if self.since.contains_key(module) && since.is_some_and(|since| world.now() > since + slack) {
             let message =
