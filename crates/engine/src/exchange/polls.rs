@@ -8,6 +8,11 @@ use super::{Exchange, ExchangeAnswer, HandedOut, Seq, sessions::LocalSession};
 use crate::{Engine, EngineError};
 
 impl LocalSession {
+    /// Whether this poll has been answered, and is the last one.
+    fn is_over(&self, seq: Seq) -> bool {
+        self.poll.is_none() && self.last_poll == seq
+    }
+
     /// Whether the session asks for this number of attempts of these modules and commands.
     pub(super) fn has_room_for(&self, attempts: &[HandedOut]) -> bool {
         let (claim_requests, free) = self.room();
@@ -84,11 +89,23 @@ impl Engine {
             self.dispatch(now).await?;
         }
         // What is in doubt is decided by the next poll, so it should come soon.
+        let mut late = None;
         if !is_empty || is_in_doubt || call.wait == Millis(0) {
-            // If the poll was answered or replaced meanwhile, that answer is final.
-            self.sessions.lock().answer(session, seq, answer);
+            let mut sessions = self.sessions.lock();
+            match sessions.get(session).is_over(seq) {
+                true => late = Some(answer),
+                // If the poll was replaced meanwhile, that answer is final.
+                false => drop(sessions.answer(session, seq, answer)),
+            }
         }
-        Ok((&mut poll.answer).await.unwrap_or(ExchangeAnswer { lease, ..ExchangeAnswer::default() }))
+        let mut told =
+            (&mut poll.answer).await.unwrap_or(ExchangeAnswer { lease, ..ExchangeAnswer::default() });
+        // With a slow store, reading may always take longer than a poll. The worker still waits for its end.
+        if let Some(late) = late.filter(|_| told.attempts.is_empty()) {
+            told.attempts = late.attempts;
+            told.cancels.extend(late.cancels);
+        }
+        Ok(told)
     }
 
     /// Answers the open poll of a session.

@@ -302,6 +302,25 @@ fn a_claim_that_outlasts_its_poll_is_for_the_next_poll() {
 }
 
 #[test]
+fn an_attempt_that_is_read_for_longer_than_the_poll_waits_is_given_again_all_the_same() {
+    let (world, store) = faulty();
+    world.apply(flow("f", &["a"], 0));
+    world.submit("f");
+    let mut worker = world.worker(1);
+    let first = worker.take();
+    // The worker did not get that answer.
+    worker.holding.clear();
+    store.hold_next(Verb::Load);
+    let mut slow = pin!(worker.open_poll(1_000));
+    assert!(world.turn(slow.as_mut()).is_pending(), "it reads the task");
+    world.pass(1_050);
+    assert!(world.turn(slow.as_mut()).is_pending(), "its wait is over");
+    store.let_go();
+    let answer = world.drive(slow.as_mut()).unwrap();
+    assert_eq!(answer.attempts.iter().map(|attempt| &attempt.token).collect::<Vec<_>>(), [&first.token]);
+}
+
+#[test]
 fn a_claim_that_outlasts_its_poll_goes_back_if_the_next_poll_has_no_room() {
     let (world, store) = faulty();
     world.apply(flow("f", &["a"], 0));
