@@ -127,9 +127,13 @@ impl HandOuts {
         }
     }
 
-    /// A worker returns an attempt: it waits again.
-    fn returned(&mut self, worker: usize, id: &AttemptId, truth: &Truth, now: u64) {
-        self.workers[worker].returned.insert(*id, None);
+    /// An attempt that a worker returns waits again.
+    fn waits_again(&mut self, id: &AttemptId, truth: &Truth, now: u64) {
+        let is_same =
+            |other: &AttemptId| (other.task, other.key, other.attempt) == (id.task, id.key, id.attempt);
+        if self.workers.iter().any(|worker| worker.has.iter().any(is_same)) {
+            return;
+        }
         let queue = truth.task_now(id.task).and_then(|task| queue_of(task, id.key, id.attempt));
         if let Some(queue) = queue {
             self.waiting.insert((id.task, id.key), (id.attempt, queue, now));
@@ -248,10 +252,17 @@ impl Invariant for HandOuts {
             }
             Seen::Declined { worker, id } => {
                 self.let_go(*worker, id, now);
-                self.returned(*worker, id, truth, now);
+                self.workers[*worker].returned.insert(*id, None);
+                if world.config.faults.device_errors == 0 {
+                    self.waits_again(id, truth, now);
+                }
             }
             Seen::Returned { worker, seq, id } => {
-                self.workers[*worker].returned.insert(*id, Some(*seq));
+                let before = self.workers[*worker].returned.insert(*id, Some(*seq));
+                // Each call that returns it may fail with the store.
+                if before == Some(None) && world.config.faults.device_errors > 0 {
+                    self.waits_again(id, truth, now);
+                }
             }
             Seen::RunBegan { worker, run, id } => drop(self.runs.insert(*run, (*worker, *id))),
             Seen::RunEnded { run, .. } => {
