@@ -3,7 +3,11 @@
 
 use std::{collections::HashMap, future::Future, time::Duration};
 
-use tokio::task::{Id, JoinError, JoinSet};
+use anyhow::Context as _;
+use tokio::{
+    runtime::Runtime,
+    task::{Id, JoinError, JoinSet},
+};
 
 /// How long a part of a server may take to end in order before its loops are ended.
 pub(crate) const END_MAX: Duration = Duration::from_secs(5);
@@ -13,6 +17,8 @@ pub(crate) const END_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Loops {
     running: JoinSet<()>,
     names: HashMap<Id, &'static str>,
+    /// The thread of [`Loops::spawn_beside`].
+    beside: Option<Runtime>,
 }
 
 impl Loops {
@@ -20,6 +26,31 @@ impl Loops {
     pub(crate) fn spawn(&mut self, name: &'static str, run: impl Future<Output = ()> + Send + 'static) {
         let id = self.running.spawn(run).id();
         self.names.insert(id, name);
+    }
+
+    /// Runs a loop on a second thread, which is started for the first one. Messages of a busy broker take as much of the
+    /// processor as their tasks.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn spawn_beside(
+        &mut self,
+        name: &'static str,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let runtime = match self.beside.take() {
+            Some(runtime) => runtime,
+            None => tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .thread_name("brokers")
+                .enable_all()
+                .build()
+                .context("cannot start a thread")?,
+        };
+        let id = self.running.spawn_on(run, runtime.handle()).id();
+        self.beside = Some(runtime);
+        self.names.insert(id, name);
+        Ok(())
     }
 
     /// Waits until a loop has ended, which must not happen, and returns an error with its name and reason.
@@ -37,6 +68,15 @@ impl Loops {
     /// Ends all loops.
     pub(crate) async fn shutdown(&mut self) {
         self.running.shutdown().await;
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.beside.take() {
+            // It must not wait: this may run in a task of the first thread.
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -69,6 +109,23 @@ mod tests {
         loops.spawn("commits", async { panic!("no task {}", 7) });
         let ended = ended(&mut loops).await;
         assert_eq!(ended, "the loop that commits panicked (no task 7): this is a defect of the program");
+    }
+
+    #[tokio::test]
+    async fn a_loop_on_the_second_thread_is_named_and_ended_like_any_other() {
+        let mut loops = Loops::default();
+        let (first, (sender, thread)) = (std::thread::current().id(), tokio::sync::oneshot::channel());
+        let run = async move {
+            let _ = sender.send(std::thread::current().id());
+            pending().await
+        };
+        loops.spawn_beside("publishes steps", run).unwrap();
+        assert_ne!(thread.await.unwrap(), first);
+        loops.spawn_beside("reads results", async { panic!("no queue") }).unwrap();
+        let ended = ended(&mut loops).await;
+        assert_eq!(ended, "the loop that reads results panicked (no queue): this is a defect of the program");
+        loops.shutdown().await;
+        assert!(futures_util::poll!(Box::pin(loops.ended())).is_pending());
     }
 
     #[tokio::test]

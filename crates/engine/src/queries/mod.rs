@@ -112,14 +112,6 @@ impl Engine {
         self.on_disk(|| self.store.load(ids)).await
     }
 
-    /// As [`whole_tasks`](Self::whole_tasks), of tasks whose ends were read from the outbox: these are on disk already.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn announced_tasks(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, EngineError> {
-        Ok(self.store.load(ids).await?)
-    }
-
     /// Tasks, newest first, without results.
     ///
     /// # Errors

@@ -125,11 +125,11 @@ impl Brokers {
             && let Some(broker) = self.by_url.get(&settings.broker)
         {
             let machinery = Machinery::new(app.clone(), settings).context(machinery::PLACE)?;
-            subscribers.push(machinery.start(broker, running));
+            subscribers.push(machinery.start(broker, running)?);
         }
         if !subscribers.is_empty() {
             let relay = OutboxRelay::new(engine.clone(), subscribers);
-            running.spawn("publishes events", loops::relay(relay, clock.clone()));
+            running.spawn_beside("publishes events", loops::relay(relay, clock.clone()))?;
         }
         let intakes = watch::Sender::new(false);
         for intake in self.settings.intake {
@@ -137,12 +137,12 @@ impl Brokers {
             match &intake.leader {
                 None => {
                     let intake = intake::run(app.clone(), broker.clone(), intake);
-                    running.spawn("starts tasks from messages", intake);
+                    running.spawn_beside("starts tasks from messages", intake)?;
                 }
                 Some(leader) => {
                     let election = Election::new(leader, app)?;
                     let intake = intake::run_elected(app.clone(), intake, election, intakes.subscribe());
-                    running.spawn("starts tasks from messages while elected", intake);
+                    running.spawn_beside("starts tasks from messages while elected", intake)?;
                 }
             }
         }
@@ -154,7 +154,7 @@ impl Brokers {
             if heard.insert((queue.broker, results.clone())) {
                 let results =
                     results::run(engine.clone(), broker.clone(), results, queue.format, clock.clone());
-                running.spawn("reads results from a broker", results);
+                running.spawn_beside("reads results from a broker", results)?;
             }
             let mut chance = [0; 8];
             getrandom::fill(&mut chance).context("cannot get random bytes from the operating system")?;
@@ -171,8 +171,8 @@ impl Brokers {
                 QueuePublisher::new(engine.clone(), broker.clone(), writer, queue.publisher, chance);
             let publisher = Arc::new(publisher);
             publishers.push(publisher.clone());
-            running
-                .spawn("publishes steps to a broker", loops::offer(publisher, engine.clone(), clock.clone()));
+            let publisher = loops::offer(publisher, engine.clone(), clock.clone());
+            running.spawn_beside("publishes steps to a broker", publisher)?;
         }
         Ok(Ending { publishers, intakes, clock: clock.clone() })
     }

@@ -13,26 +13,31 @@
 //! next server.
 //!
 //! The outbox is read in pages, so that events which a subscriber refuses do not hold up those of other tasks, however many
-//! they are. While a subscriber is unreachable, all events wait.
+//! they are. While a subscriber is unreachable, all events wait. While a page is announced, the next one is read, and the one
+//! before leaves the outbox.
 
+mod page;
 mod progress;
 mod subscriber;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
     fmt::Display,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use futures_util::future::join3;
 use windlass_brokers::BrokerError;
 use windlass_core::{
-    AlarmId, AlarmKind, Event, Millis, Task, TaskId,
+    AlarmId, AlarmKind, Millis, TaskId,
     planted::{Bug, is_planted},
 };
 use windlass_store::{Announced, Change, Now, Service, Signal, StoreError};
 
-use self::progress::{PageEnd, Progress};
 pub use self::subscriber::{Subscriber, TaskEvent, TopicSubscriber, WriteEvent};
+use self::{
+    page::{Line, Page},
+    progress::{PageEnd, Progress},
+};
 use crate::{
     Engine, EngineError,
     deciding::inbox::Item,
@@ -40,7 +45,7 @@ use crate::{
 };
 
 /// The maximum number of changes in a page of the outbox. Their tasks are in memory meanwhile.
-const PAGE: usize = 500;
+const PAGE: usize = 2_000;
 
 /// No new change is started after this time in a round, because other tasks wait as well.
 const ROUND_TIME: Millis = Millis::from_secs(1);
@@ -58,19 +63,17 @@ pub struct OutboxRelay {
     page: usize,
     trouble: Trouble,
     progress: Mutex<Progress>,
+    ahead: Mutex<Option<Ahead>>,
 }
 
-/// The events to announce of one task in a round, in their order.
-struct Line {
-    task: Arc<Task>,
-    events: VecDeque<Next>,
-}
-
-struct Next {
-    n: u64,
-    event: Event,
-    /// Set for the last event of a change: its confirmation completes the change.
-    completes: Option<Announced>,
+/// What the round before has left for this one.
+struct Ahead {
+    /// The lease of that round. Under another one another server may have announced the page.
+    of: Led,
+    /// The next page.
+    page: Page,
+    /// What was announced in that round: it is to leave the outbox.
+    announced: Vec<Announced>,
 }
 
 /// Why an event was not confirmed.
@@ -78,15 +81,6 @@ struct Failure {
     message: String,
     /// The subscriber cannot be reached, so it would not confirm other events either.
     is_unreachable: bool,
-}
-
-impl Line {
-    /// Drops the events after the current change.
-    fn end_with_change(&mut self) {
-        if let Some(last) = self.events.iter().position(|next| next.completes.is_some()) {
-            self.events.truncate(last + 1);
-        }
-    }
 }
 
 impl OutboxRelay {
@@ -102,6 +96,7 @@ impl OutboxRelay {
             page: PAGE,
             trouble: Trouble::default(),
             progress: Mutex::default(),
+            ahead: Mutex::default(),
         }
     }
 
@@ -127,6 +122,7 @@ impl OutboxRelay {
             // Another server runs this service now, so this server's state of the broker and its alarm is outdated.
             self.trouble.forget();
             *self.progress() = Progress::default();
+            self.take_ahead();
             return Ok(LOOK_EVERY);
         };
         let round = self.round(led, &clock).await;
@@ -135,24 +131,27 @@ impl OutboxRelay {
 
     async fn round(&self, led: Led, clock: &impl Fn() -> Now) -> Result<Millis, EngineError> {
         let now = clock();
-        if let Some(rest) = self.progress().rest(now.mono) {
+        let ahead = self.take_ahead().filter(|ahead| ahead.of == led);
+        let (next, before) = ahead.map(|ahead| (ahead.page, ahead.announced)).unzip();
+        let before = before.unwrap_or_default();
+        let rest = self.progress().rest(now.mono);
+        if let Some(rest) = rest {
+            self.remove(led, before).await?;
             return Ok(rest);
         }
-        let announced = match self.waiting(now).await {
-            // Nothing is announced until an operator has repaired the rows.
-            Err(error @ StoreError::Damaged(_)) => {
-                self.stop_at(&format!("{}: {error}", self.places()), clock());
-                Vec::new()
-            }
-            waiting => {
-                let (lines, last, mut announced) = waiting?;
-                announced.extend(self.announce(lines, last, clock).await);
-                announced
-            }
+        let above = self.progress().above();
+        let page = match next.filter(|page| page.above == above) {
+            Some(page) => Ok(page),
+            None => self.read(above, now).await,
         };
-        if !announced.is_empty() {
-            let out = vec![Item::Change(Change::Announced(announced))];
-            self.engine.inbox.decide_as(led.lease, out).await?;
+        match page {
+            Ok(page) => self.announce_and_read_on(led, page, before, clock).await?,
+            Err(error) => {
+                self.remove(led, before).await?;
+                let StoreError::Damaged(_) = error else { return Err(error.into()) };
+                // Nothing is announced until an operator has repaired the rows.
+                self.stop_at(&format!("{}: {error}", self.places()), clock());
+            }
         }
         self.tell_trouble(led, clock()).await?;
         Ok(match self.engine.store.cluster().is_some() {
@@ -160,6 +159,47 @@ impl OutboxRelay {
             true => LOOK_SHARED,
             false => LOOK_EVERY,
         })
+    }
+
+    /// Announces a page while the next one is read and `before` leaves the outbox.
+    async fn announce_and_read_on(
+        &self,
+        led: Led,
+        page: Page,
+        before: Vec<Announced>,
+        clock: &impl Fn() -> Now,
+    ) -> Result<(), EngineError> {
+        let Page { last, lines, mut announced, .. } = page;
+        let read_on = async {
+            // If this fails, the next round reads it.
+            self.read(last?, clock()).await.ok()
+        };
+        let announcing = self.announce(lines, last, clock);
+        let (completed, next, removed) = join3(announcing, read_on, self.remove(led, before)).await;
+        removed?;
+        announced.extend(completed);
+        let rests = self.progress().rest(clock().mono).is_some();
+        match next.filter(|_| !rests) {
+            Some(page) => {
+                let ahead = Ahead { of: led, page, announced };
+                *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+                Ok(())
+            }
+            None => self.remove(led, announced).await,
+        }
+    }
+
+    fn take_ahead(&self) -> Option<Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Removes changes from the outbox.
+    async fn remove(&self, led: Led, announced: Vec<Announced>) -> Result<(), EngineError> {
+        if announced.is_empty() {
+            return Ok(());
+        }
+        self.engine.inbox.decide_as(led.lease, vec![Item::Change(Change::Announced(announced))]).await?;
+        Ok(())
     }
 
     /// Announces these events, those of tasks up to `last`, and returns the completed changes. Each turn sends one event per
@@ -276,32 +316,6 @@ impl OutboxRelay {
     fn places(&self) -> String {
         let places: Vec<String> = self.subscribers.iter().map(|subscriber| subscriber.place()).collect();
         places.join(" and ")
-    }
-
-    /// The next page of the outbox: its events by task, without those that were confirmed or rest; its last task unless it is
-    /// the last page; and changes that were confirmed as a whole. Events of tasks that were deleted meanwhile are dropped.
-    async fn waiting(&self, now: Now) -> Result<(Vec<Line>, Option<TaskId>, Vec<Announced>), StoreError> {
-        let above = self.progress().above();
-        let waiting = self.engine.store.unannounced(above, self.page).await?;
-        let last = waiting.last().filter(|_| waiting.len() == self.page).map(|change| change.task);
-        let mut events: BTreeMap<TaskId, VecDeque<Next>> = BTreeMap::new();
-        for change in waiting {
-            let announced = change.announced();
-            let last = change.after + change.events.len() as u64;
-            let next = (change.after + 1..).zip(change.events).map(|(n, event)| Next {
-                n,
-                event,
-                completes: (n == last).then_some(announced),
-            });
-            events.entry(change.task).or_default().extend(next);
-        }
-        let announced = self.progress().begin_page(&mut events, (above, last), now.mono);
-        let ids: Vec<TaskId> = events.keys().copied().collect();
-        // Announcements have no parameters and results.
-        let tasks = self.engine.store.load_heads(&ids).await?;
-        let lines = events.into_values().zip(tasks);
-        let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
-        Ok((lines.collect(), last, announced))
     }
 
     /// Raises the alarm about an unavailable broker, and resolves it when the broker works again.

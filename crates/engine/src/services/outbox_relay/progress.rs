@@ -11,7 +11,7 @@ use windlass_core::{
 };
 use windlass_store::Announced;
 
-use super::Next;
+use super::page::Next;
 use crate::services::trouble::{RETRY_AFTER, RETRY_AFTER_MAX, doubled};
 
 /// The longest pause of a task whose event is refused.
@@ -44,7 +44,7 @@ pub(super) struct Progress {
     /// Tasks that were refused before this time do not rest any longer.
     freed_at: Option<Millis>,
     pass: Pass,
-    page: Page,
+    page: PageCounts,
     rests_until: Option<Millis>,
     /// How often in a row a subscriber could not be reached.
     unreachable: u32,
@@ -79,9 +79,9 @@ impl Default for Pass {
     }
 }
 
-/// A page of the outbox so far.
+/// The events of a page so far, by their outcomes.
 #[derive(Default)]
-struct Page {
+struct PageCounts {
     confirmed: u64,
     refused: u64,
 }
@@ -119,7 +119,7 @@ impl Progress {
     pub(super) fn start_over(&mut self, now: Millis) {
         let pause = doubled(RETRY_AFTER, self.unreachable).min(RETRY_AFTER_MAX);
         self.unreachable += 1;
-        (self.pass, self.goes_on) = (Pass::default(), false);
+        (self.pass, self.page, self.goes_on) = (Pass::default(), PageCounts::default(), false);
         self.rests_until = Some(Millis(now.0 + pause.0));
     }
 
@@ -170,7 +170,6 @@ impl Progress {
         (above, up_to): (TaskId, Option<TaskId>),
         now: Millis,
     ) -> Vec<Announced> {
-        self.page = Page::default();
         let behind = (Bound::Excluded(above), up_to.map_or(Bound::Unbounded, Bound::Included));
         self.confirmed.extract_if(behind, |task, _| !waiting.contains_key(task)).for_each(drop);
         self.refused.extract_if(behind, |task, _| !waiting.contains_key(task)).for_each(drop);
@@ -197,7 +196,7 @@ impl Progress {
 
     /// Ends a page. Returns the pass if this was its last page.
     pub(super) fn end_page(&mut self, end: &PageEnd, now: Millis) -> Option<Pass> {
-        let Page { confirmed, refused } = self.page;
+        let PageCounts { confirmed, refused } = std::mem::take(&mut self.page);
         let pass = &mut self.pass;
         pass.pages += 1;
         pass.idle_pages += u64::from(confirmed + refused == 0);

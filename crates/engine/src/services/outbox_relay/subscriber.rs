@@ -15,7 +15,7 @@ pub trait WriteEvent: Send + Sync {
 /// An event of a task to announce.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskEvent<'a> {
-    /// The task as it is now, without parameters and results.
+    /// The task as it is now. Its parameters and results may be missing unless the subscriber reads them.
     pub task: &'a Task,
     /// The number of the event in its task, from 1.
     pub n: u64,
@@ -28,6 +28,11 @@ pub struct TaskEvent<'a> {
 pub trait Subscriber: Send + Sync {
     /// Where events go, for log and alarm messages: "on the topic T of BROKER".
     fn place(&self) -> String;
+
+    /// Whether it reads parameters and results of tasks.
+    fn reads_payloads(&self) -> bool {
+        false
+    }
 
     /// Announces events of different tasks and returns when each is confirmed or refused: one outcome per event, in
     /// their order. An event that was confirmed may be announced again.

@@ -7,14 +7,10 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
-use super::LOADED_AT_ONCE;
 use crate::{
-    port::{DamagedTask, Loaded, StoreError},
+    port::{DamagedTask, Loaded, Portions, StoreError},
     resident::{ReadTask, Resident, state::Inner},
 };
-
-/// Bytes of bodies read at once where memory is to hold few, and those of the last [`LOADED_AT_ONCE`] tasks on top.
-const LOADED_BYTES_MAX: usize = 8 << 20;
 
 /// How often tasks are read again because a write has failed while they were read.
 const READS_MAX: usize = 8;
@@ -52,11 +48,15 @@ impl Resident {
             ids.iter().map(|id| inner.scheduler.without_body(*id)).collect()
         };
         let absent: Vec<usize> = (0..ids.len()).filter(|index| heads[*index].is_none()).collect();
-        for some in absent.chunks(LOADED_AT_ONCE) {
-            let wanted: Vec<TaskId> = some.iter().map(|index| ids[*index]).collect();
-            for (index, loaded) in some.iter().zip(self.load_tasks(&wanted, false).await?) {
+        let mut absent = &absent[..];
+        while !absent.is_empty() {
+            let wanted: Vec<TaskId> = absent.iter().map(|index| ids[*index]).collect();
+            let loaded = self.load_tasks(&wanted, true).await?;
+            let (some, rest) = absent.split_at(loaded.len());
+            for (index, loaded) in some.iter().zip(loaded) {
                 heads[*index] = loaded.map(Loaded::bare);
             }
+            absent = rest;
         }
         Ok(heads)
     }
@@ -69,12 +69,15 @@ impl Resident {
     ) -> Result<Vec<Option<Loaded>>, StoreError> {
         let mut loaded = self.loaded(ids);
         let missing: Vec<usize> = (0..ids.len()).filter(|index| loaded[*index].is_none()).collect();
-        let mut bytes = 0;
-        for indexes in missing.chunks(if few { LOADED_AT_ONCE } else { usize::MAX }) {
-            if few && bytes > LOADED_BYTES_MAX {
-                loaded.truncate(indexes[0]);
+        let (mut missing, mut portions) = (&missing[..], Portions::default());
+        while !missing.is_empty() {
+            let Some(count) = (if few { portions.next() } else { Some(usize::MAX) }) else {
+                loaded.truncate(missing[0]);
                 break;
-            }
+            };
+            let (indexes, rest) = missing.split_at(count.min(missing.len()));
+            missing = rest;
+            let mut bytes = 0;
             let (away, absent): (Vec<usize>, Vec<usize>) = {
                 let inner = self.inner();
                 indexes.iter().partition(|index| inner.scheduler.is_body_away(ids[**index]))
@@ -93,6 +96,7 @@ impl Resident {
                     bytes += loaded[index].as_ref().map_or(0, |loaded| loaded.task.payload_bytes());
                 }
             }
+            portions.add(indexes.len(), bytes);
         }
         Ok(loaded)
     }

@@ -6,10 +6,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use windlass_brokers::{BrokerError, ResultDocument};
 use windlass_core::{Ending, EventKind, Task, TaskId};
-use windlass_engine::{
-    EngineError,
-    services::{Subscriber, TaskEvent, Unreadable},
-};
+use windlass_engine::services::{Subscriber, TaskEvent, Unreadable};
 use windlass_store::Loaded;
 
 use super::{
@@ -37,16 +34,21 @@ impl Subscriber for Machinery {
         format!("to clients of machinery at {}", self.backend.name())
     }
 
+    fn reads_payloads(&self) -> bool {
+        true
+    }
+
     async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>> {
         // Each with the place of its event.
-        let mut documents = Vec::new();
-        let mut ended = BTreeMap::new();
+        let (mut documents, mut ends) = (Vec::new(), Vec::new());
         for (place, TaskEvent { task, event, .. }) in events.iter().enumerate() {
             if !task.input.labels.contains_key(LABEL) {
                 continue;
             }
             match &event.kind {
-                EventKind::TaskEnded(ending) => drop(ended.insert(task.id, (place, *ending))),
+                EventKind::TaskEnded(ending) => {
+                    ends.extend(self.ended(task, *ending).map(|ended| (place, ended)));
+                }
                 // Only the last state of a task that has ended meanwhile is of use.
                 _ if task.is_ended() => {}
                 EventKind::TaskAccepted => documents.push((place, self.open(task, StateName::Received))),
@@ -54,18 +56,6 @@ impl Subscriber for Machinery {
                 _ => {}
             }
         }
-        let ids: Vec<TaskId> = ended.keys().copied().collect();
-        let loaded = match self.load_with(&ids, |ids| self.app.engine.announced_tasks(ids)).await {
-            Ok(loaded) => loaded,
-            Err(error) => return vec![Err(error); events.len()],
-        };
-        let ends: Vec<(usize, Ended)> = loaded
-            .iter()
-            .filter_map(|loaded| {
-                let (place, ending) = ended.get(&loaded.task.id)?;
-                Some((*place, self.ended(&loaded.task, *ending)?))
-            })
-            .collect();
         let mut outcomes = vec![Ok(()); events.len()];
         let followed = join_all(ends.iter().map(|(_, ended)| self.follow(ended))).await;
         for ((place, ended), followed) in ends.iter().zip(followed) {
@@ -120,20 +110,9 @@ impl Machinery {
 
     /// Tasks with their parameters and results. Tasks with damaged rows are left out: an alarm reports them.
     pub(super) async fn load(&self, ids: &[TaskId]) -> Result<Vec<Loaded>, BrokerError> {
-        self.load_with(ids, |ids| self.app.engine.whole_tasks(ids)).await
-    }
-
-    async fn load_with<'a, F>(
-        &'a self,
-        ids: &'a [TaskId],
-        read: impl Fn(&'a [TaskId]) -> F,
-    ) -> Result<Vec<Loaded>, BrokerError>
-    where
-        F: Future<Output = Result<Vec<Option<Loaded>>, EngineError>>,
-    {
         let mut loaded = Vec::with_capacity(ids.len());
         for ids in ids.chunks(LOADED_AT_ONCE) {
-            let found = read(ids).await;
+            let found = self.app.engine.whole_tasks(ids).await;
             let found = found.map_err(|error| BrokerError::Failed(format!("the store failed: {error}")))?;
             loaded.extend(found.into_iter().flatten());
         }

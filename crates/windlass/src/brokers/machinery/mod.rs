@@ -76,14 +76,18 @@ impl Machinery {
     }
 
     /// Starts the loops that read signatures, and returns what hears of the ends of their tasks.
-    pub(super) fn start(self, broker: &Arc<dyn Broker>, running: &mut Loops) -> Arc<dyn Subscriber> {
+    pub(super) fn start(
+        self,
+        broker: &Arc<dyn Broker>,
+        running: &mut Loops,
+    ) -> anyhow::Result<Arc<dyn Subscriber>> {
         let machinery = Arc::new(self);
         for queue in machinery.settings.queues() {
-            running
-                .spawn("starts tasks from signatures", intake::run(machinery.clone(), broker.clone(), queue));
+            let intake = intake::run(machinery.clone(), broker.clone(), queue);
+            running.spawn_beside("starts tasks from signatures", intake)?;
         }
-        running.spawn("sends delayed signatures", repeated::send(machinery.clone()));
-        running.spawn("removes old results", repeated::purge(machinery.clone()));
-        machinery
+        running.spawn_beside("sends delayed signatures", repeated::send(machinery.clone()))?;
+        running.spawn_beside("removes old results", repeated::purge(machinery.clone()))?;
+        Ok(machinery)
     }
 }

@@ -1,8 +1,11 @@
 //! Signatures: what a client asks for.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
 
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserialize, Deserializer as _,
+    de::{DeserializeOwned, MapAccess, Visitor},
+};
 use serde_json::{Value, value::RawValue};
 use windlass_api::TRACEPARENT_HEADER;
 
@@ -11,11 +14,68 @@ use super::value::TypedValue;
 /// A signature. Documents within it are read when they are needed, so that its depth costs nothing.
 #[derive(Debug, Clone)]
 pub(super) struct Signature {
-    /// All fields as they were sent, by their names in lower case: the library ignores the case of names, and fields
-    /// that it does not know.
-    fields: BTreeMap<String, (String, Box<RawValue>)>,
+    text: Box<str>,
+    /// All fields in the order in which they were sent. The library ignores the case of their names, and fields that it does
+    /// not know. Of several fields with one name the last one counts.
+    fields: Vec<Field>,
     /// How many signatures it is in.
     depth: u8,
+}
+
+#[derive(Debug, Clone)]
+struct Field {
+    name: FieldName,
+    /// The place of its value in the text.
+    value: Range<usize>,
+}
+
+#[derive(Debug, Clone)]
+enum FieldName {
+    /// At this place of the text.
+    AsSent(Range<usize>),
+    /// One that is written with escapes.
+    Escaped(Box<str>),
+}
+
+impl FieldName {
+    fn of<'a>(&'a self, text: &'a str) -> &'a str {
+        match self {
+            Self::AsSent(place) => &text[place.clone()],
+            Self::Escaped(name) => name,
+        }
+    }
+}
+
+/// Reads the fields of an object in this text.
+struct Fields<'a>(&'a str);
+
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> Visitor<'de> for Fields<'de> {
+    type Value = Vec<Field>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<Field>, A::Error> {
+        let mut fields = Vec::with_capacity(20);
+        while let Some((Key(name), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+            let name = match name {
+                Cow::Borrowed(name) => FieldName::AsSent(place_of(name, self.0)),
+                Cow::Owned(name) => FieldName::Escaped(name.into()),
+            };
+            fields.push(Field { name, value: place_of(value.get(), self.0) });
+        }
+        Ok(fields)
+    }
+}
+
+/// The place of a part of a text.
+fn place_of(part: &str, text: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - text.as_ptr().addr();
+    start..start + part.len()
 }
 
 impl Signature {
@@ -24,10 +84,11 @@ impl Signature {
     /// # Errors
     /// When it is not a JSON object.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)
-            .map_err(|error| bounded(format!("the signature is not a JSON object: {error}")))?;
-        let fields = fields.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), (name, value)));
-        Ok(Self { fields: fields.collect(), depth: 0 })
+        let mut json = serde_json::Deserializer::from_str(text);
+        let fields = json.deserialize_map(Fields(text)).and_then(|fields| json.end().map(|()| fields));
+        let fields =
+            fields.map_err(|error| bounded(format!("the signature is not a JSON object: {error}")))?;
+        Ok(Self { text: text.into(), fields, depth: 0 })
     }
 
     /// The same within this number of other signatures.
@@ -45,11 +106,16 @@ impl Signature {
         let args = before.iter().cloned().chain(self.args()?).chain(after.iter().cloned());
         let args: Vec<TypedValue> = args.collect();
         let args = serde_json::value::to_raw_value(&args).map_err(|error| error.to_string())?;
-        let mut fields: BTreeMap<&str, &RawValue> =
-            self.fields.values().map(|(name, value)| (name.as_str(), &**value)).collect();
-        let name = self.fields.get("args").map_or("Args", |(name, _)| name.as_str());
-        fields.insert(name, &args);
-        serde_json::to_string(&fields).map_err(|error| error.to_string())
+        let mut fields = BTreeMap::new();
+        for Field { name, value } in &self.fields {
+            let name = name.of(&self.text);
+            fields.insert(name.to_ascii_lowercase(), (name, &self.text[value.clone()]));
+        }
+        let name = fields.get("args").map_or("Args", |(name, _)| *name);
+        fields.insert("args".to_owned(), (name, args.get()));
+        let fields = fields.into_values().map(|(name, value)| Ok((name, serde_json::from_str(value)?)));
+        let fields: Result<BTreeMap<&str, &RawValue>, serde_json::Error> = fields.collect();
+        fields.and_then(|fields| serde_json::to_string(&fields)).map_err(|error| error.to_string())
     }
 
     /// The UUID of its task.
@@ -91,7 +157,7 @@ impl Signature {
 
     /// Headers, as they were sent.
     pub(super) fn headers(&self) -> Option<&RawValue> {
-        self.raw("Headers")
+        serde_json::from_str(self.raw("Headers")?).ok()
     }
 
     /// The W3C trace context in its headers.
@@ -134,12 +200,15 @@ impl Signature {
     /// What follows the success of the whole group.
     pub(super) fn chord_callback(&self) -> Result<Option<Self>, String> {
         const FIELD: &str = "ChordCallback";
-        let parse = |raw: &RawValue| Self::parse(raw.get()).map_err(|error| format!("`{FIELD}`: {error}"));
+        let parse = |text| Self::parse(text).map_err(|error| format!("`{FIELD}`: {error}"));
         Ok(self.raw(FIELD).map(parse).transpose()?.map(|callback| self.within(callback)))
     }
 
     fn signatures(&self, name: &str) -> Result<Vec<Self>, String> {
-        let texts: Vec<Box<RawValue>> = self.field(name)?;
+        let texts: Vec<&RawValue> = match self.raw(name) {
+            Some(text) => serde_json::from_str(text).map_err(|error| format!("`{name}`: {error}"))?,
+            None => Vec::new(),
+        };
         let signatures = texts.iter().map(|text| Ok(self.within(Self::parse(text.get())?)));
         let signatures: Result<_, String> = signatures.collect();
         signatures.map_err(|error| format!("`{name}`: {error}"))
@@ -152,12 +221,14 @@ impl Signature {
     /// A field; the default where it is absent or null.
     fn field<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, String> {
         let Some(raw) = self.raw(name) else { return Ok(T::default()) };
-        serde_json::from_str(raw.get()).map_err(|error| format!("`{name}`: {error}"))
+        serde_json::from_str(raw).map_err(|error| format!("`{name}`: {error}"))
     }
 
-    fn raw(&self, name: &str) -> Option<&RawValue> {
-        let (_, value) = self.fields.get(&name.to_ascii_lowercase())?;
-        (value.get() != "null").then_some(value)
+    /// The text of a field; `None` where it is absent or null.
+    fn raw(&self, name: &str) -> Option<&str> {
+        let is_named = |field: &&Field| field.name.of(&self.text).eq_ignore_ascii_case(name);
+        let field = self.fields.iter().rev().find(is_named)?;
+        Some(&self.text[field.value.clone()]).filter(|value| *value != "null")
     }
 }
 
@@ -202,6 +273,16 @@ mod tests {
         assert_eq!((signature.uuid().as_deref(), signature.name().as_deref()), (Ok("u"), Ok("n")));
         let text = signature.with_args(&signature.args().unwrap(), &[]).unwrap();
         assert_eq!(text.matches("true").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn of_several_fields_with_one_name_the_last_one_counts() {
+        let text =
+            r#"{"UUID":"a","uuid":"b","N\u0061me":"n","ARGS":null,"Args":[{"Type":"bool","Value":true}]}"#;
+        let signature = Signature::parse(text).unwrap();
+        assert_eq!((signature.uuid().as_deref(), signature.name().as_deref()), (Ok("b"), Ok("n")));
+        let text = signature.with_args(&[], &[]).unwrap();
+        assert_eq!(text, r#"{"Args":[{"Type":"bool","Value":true}],"Name":"n","uuid":"b"}"#);
     }
 
     #[test]

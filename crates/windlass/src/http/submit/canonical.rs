@@ -43,7 +43,7 @@ fn write(raw: &RawValue, out: &mut String) -> serde_json::Result<()> {
             }
             out.push(']');
         }
-        Some(b'"') => {
+        Some(b'"') if text.contains('\\') => {
             let string: String = serde_json::from_str(text)?;
             out.push_str(&serde_json::to_string(&string)?);
         }
