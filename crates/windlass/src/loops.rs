@@ -5,7 +5,7 @@ use std::{collections::HashMap, future::Future, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
-    runtime::Runtime,
+    runtime::{Handle, Runtime},
     task::{Id, JoinError, JoinSet},
 };
 
@@ -28,8 +28,8 @@ impl Loops {
         self.names.insert(id, name);
     }
 
-    /// Runs a loop on a second thread, which is started for the first one. Messages of a busy broker take as much of the
-    /// processor as their tasks.
+    /// Runs a loop on a second thread, which starts with the first such loop. The messages of a busy broker need as much
+    /// processor time as their tasks.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -65,9 +65,17 @@ impl Loops {
         anyhow::anyhow!("the loop that {name} {how}: this is a defect of the program")
     }
 
-    /// Ends all loops.
+    /// The second thread, if it was started.
+    pub(crate) fn beside(&self) -> Option<Handle> {
+        Some(self.beside.as_ref()?.handle().clone())
+    }
+
+    /// Ends all loops. What they started on the second thread gets some time to end: a consumer leaves its group there.
     pub(crate) async fn shutdown(&mut self) {
         self.running.shutdown().await;
+        if let Some(runtime) = self.beside.take() {
+            let _ = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(END_MAX)).await;
+        }
     }
 }
 

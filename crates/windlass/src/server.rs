@@ -223,7 +223,7 @@ impl Server {
                     .spawn("decides and commits", loops::commit(engine.clone(), committer(), clock.clone()));
             }
         }
-        running.spawn("reports to the service manager", service_manager::stay_alive());
+        running.spawn("reports to the service manager", service_manager::stay_alive(running.beside()));
         running.spawn("keeps leases", loops::keep_leases(engine.clone(), clock.clone()));
         running.spawn("does what is due", loops::keep_time(engine.clone(), clock.clone()));
         running.spawn("delivers messages", loops::deliver_messages(engine.clone(), clock.clone()));
@@ -287,8 +287,7 @@ async fn renew(membership: Arc<Membership>, clock: Arc<SystemClock>, outgrown: o
     std::future::pending().await
 }
 
-/// A committer that evaluates long expressions on separate threads: everything else in this process,
-/// including requests, shares one thread.
+/// A committer that evaluates long expressions on separate threads: the others share the thread of the requests.
 fn committer(engine: &Arc<Engine>) -> Committer {
     Committer::new(engine.clone()).deciding_long(Arc::new(|work| drop(tokio::task::spawn_blocking(work))))
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::runtime::Handle;
 
 /// The server accepts connections, and its store is open.
 pub(crate) fn is_ready() {
@@ -15,11 +16,15 @@ pub(crate) fn is_stopping() {
 }
 
 /// Says again and again that the server is alive, where systemd wants to know: it restarts a server that is silent for longer.
-/// All requests and loops share the thread of this one, so one that hangs is noticed.
-pub(crate) async fn stay_alive() {
+/// All requests and loops run on the thread of this one or on the one of `beside`, so one that hangs is noticed.
+pub(crate) async fn stay_alive(beside: Option<Handle>) {
     let Some(within) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     let pause = (within / 3).max(Duration::from_millis(100));
     loop {
+        if let Some(beside) = &beside {
+            // It fails only when the server ends.
+            let _ = beside.spawn(async {}).await;
+        }
         send(NotifyState::Watchdog);
         tokio::time::sleep(pause).await;
     }

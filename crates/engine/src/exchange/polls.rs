@@ -92,20 +92,23 @@ impl Engine {
         let mut late = None;
         if !is_empty || is_in_doubt || call.wait == Millis(0) {
             let mut sessions = self.sessions.lock();
-            match sessions.get(session).is_over(seq) {
-                true => late = Some(answer),
+            match sessions.find(session).filter(|local| local.is_over(seq)) {
+                Some(local) => {
+                    answer.attempts.retain(|attempt| !local.cancels.contains_key(&attempt.id));
+                    late = Some(answer);
+                }
                 // If the poll was replaced meanwhile, that answer is final.
-                false => drop(sessions.answer(session, seq, answer)),
+                None => drop(sessions.answer(session, seq, answer)),
             }
         }
-        let mut told =
+        let mut answer =
             (&mut poll.answer).await.unwrap_or(ExchangeAnswer { lease, ..ExchangeAnswer::default() });
-        // With a slow store, reading may always take longer than a poll. The worker still waits for its end.
-        if let Some(late) = late.filter(|_| told.attempts.is_empty()) {
-            told.attempts = late.attempts;
-            told.cancels.extend(late.cancels);
+        // With a slow store, reading may always take longer than a poll. The worker still waits for the answer.
+        if let Some(late) = late.filter(|_| answer.attempts.is_empty()) {
+            answer.attempts = late.attempts;
+            answer.cancels.extend(late.cancels);
         }
-        Ok(told)
+        Ok(answer)
     }
 
     /// Answers the open poll of a session.

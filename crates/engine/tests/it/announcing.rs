@@ -122,6 +122,18 @@ fn an_event_waits_until_all_subscribers_have_confirmed_it() {
 }
 
 #[test]
+fn a_long_backlog_is_announced_once() {
+    let world = World::new();
+    let broker = TestBroker::new(1, 0);
+    let relay = outbox_relay(&world, &broker).with_pages_of(1);
+    world.apply(flow("f", &["a"], 0));
+    let ids: Vec<TaskId> = (0..50).map(|_| world.submit("f")).collect();
+    (0..100).for_each(|_| announce(&world, &relay));
+    let events: usize = ids.iter().map(|id| history(&world, *id).len()).sum();
+    assert_eq!(broker.heard.lock().unwrap().len(), events);
+}
+
+#[test]
 fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
     let world = World::new();
     let away = TestBroker::new(1, 8);

@@ -302,7 +302,7 @@ fn a_claim_that_outlasts_its_poll_is_for_the_next_poll() {
 }
 
 #[test]
-fn an_attempt_that_is_read_for_longer_than_the_poll_waits_is_given_again_all_the_same() {
+fn an_attempt_that_is_read_for_longer_than_its_poll_waits_is_still_given() {
     let (world, store) = faulty();
     world.apply(flow("f", &["a"], 0));
     world.submit("f");

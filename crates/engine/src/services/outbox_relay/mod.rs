@@ -44,8 +44,11 @@ use crate::{
     services::{leading::Led, trouble::Trouble},
 };
 
-/// The maximum number of changes in a page of the outbox. Their tasks are in memory meanwhile.
+/// The maximum number of changes in a page of the outbox.
 const PAGE: usize = 2_000;
+
+/// The part of a page that is sent at once: between two parts the relay checks that it still leads.
+const PART: usize = 4;
 
 /// No new change is started after this time in a round, because other tasks wait as well.
 const ROUND_TIME: Millis = Millis::from_secs(1);
@@ -66,13 +69,12 @@ pub struct OutboxRelay {
     ahead: Mutex<Option<Ahead>>,
 }
 
-/// What the round before has left for this one.
+/// A page that was read ahead.
 struct Ahead {
-    /// The lease of that round. Under another one another server may have announced the page.
-    of: Led,
-    /// The next page.
     page: Page,
-    /// What was announced in that round: it is to leave the outbox.
+    /// The lease under which it was read. Under another lease, another server may have announced the page.
+    led: Led,
+    /// The changes of the page before it, which are announced and still in the outbox.
     announced: Vec<Announced>,
 }
 
@@ -131,27 +133,26 @@ impl OutboxRelay {
 
     async fn round(&self, led: Led, clock: &impl Fn() -> Now) -> Result<Millis, EngineError> {
         let now = clock();
-        let ahead = self.take_ahead().filter(|ahead| ahead.of == led);
-        let (next, before) = ahead.map(|ahead| (ahead.page, ahead.announced)).unzip();
-        let before = before.unwrap_or_default();
-        let rest = self.progress().rest(now.mono);
-        if let Some(rest) = rest {
-            self.remove(led, before).await?;
-            return Ok(rest);
-        }
-        let above = self.progress().above();
-        let page = match next.filter(|page| page.above == above) {
-            Some(page) => Ok(page),
-            None => self.read(above, now).await,
+        let (ahead, rest) = (self.take_ahead(), self.progress().rest(now.mono));
+        let page = match ahead {
+            Some(Ahead { page, led: at, announced }) if at == led && rest.is_none() => Ok((page, announced)),
+            ahead => {
+                let announced = ahead.map(|ahead| ahead.announced).unwrap_or_default();
+                self.remove(led, announced).await?;
+                if let Some(rest) = rest {
+                    return Ok(rest);
+                }
+                let above = self.progress().above();
+                self.read(above, now).await.map(|page| (page, Vec::new()))
+            }
         };
         match page {
-            Ok(page) => self.announce_and_read_on(led, page, before, clock).await?,
-            Err(error) => {
-                self.remove(led, before).await?;
-                let StoreError::Damaged(_) = error else { return Err(error.into()) };
-                // Nothing is announced until an operator has repaired the rows.
+            Ok((page, before)) => self.announce_and_read_on(led, page, before, clock).await?,
+            // Nothing is announced until an operator has repaired the rows.
+            Err(error @ StoreError::Damaged(_)) => {
                 self.stop_at(&format!("{}: {error}", self.places()), clock());
             }
+            Err(error) => return Err(error.into()),
         }
         self.tell_trouble(led, clock()).await?;
         Ok(match self.engine.store.cluster().is_some() {
@@ -161,7 +162,7 @@ impl OutboxRelay {
         })
     }
 
-    /// Announces a page while the next one is read and `before` leaves the outbox.
+    /// Announces a page while the next one is read and the changes `before` it leave the outbox.
     async fn announce_and_read_on(
         &self,
         led: Led,
@@ -176,17 +177,20 @@ impl OutboxRelay {
         };
         let announcing = self.announce(lines, last, clock);
         let (completed, next, removed) = join3(announcing, read_on, self.remove(led, before)).await;
-        removed?;
         announced.extend(completed);
-        let rests = self.progress().rest(clock().mono).is_some();
-        match next.filter(|_| !rests) {
+        let (above, rest) = {
+            let progress = self.progress();
+            (progress.above(), progress.rest(clock().mono))
+        };
+        // What is announced must have left the outbox before the outbox is read from its start.
+        match next.filter(|page| page.above == above && rest.is_none() && removed.is_ok()) {
             Some(page) => {
-                let ahead = Ahead { of: led, page, announced };
+                let ahead = Ahead { page, led, announced };
                 *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
-                Ok(())
             }
-            None => self.remove(led, announced).await,
+            None => self.remove(led, announced).await?,
         }
+        removed
     }
 
     fn take_ahead(&self) -> Option<Ahead> {
@@ -202,8 +206,8 @@ impl OutboxRelay {
         Ok(())
     }
 
-    /// Announces these events, those of tasks up to `last`, and returns the completed changes. Each turn sends one event per
-    /// task, so that no event overtakes an unconfirmed one; after a failed event no more events of its task are sent.
+    /// Announces these events, those of tasks up to `last`, and returns the completed changes. Each turn sends one event for
+    /// each of the first tasks, so that no event overtakes an unconfirmed one; after a failed event no more events of its task are sent.
     async fn announce(
         &self,
         mut lines: Vec<Line>,
@@ -218,11 +222,13 @@ impl OutboxRelay {
             if self.engine.leads(Service::Announcing, now).is_none() {
                 return announced;
             }
+            let part = (self.page / PART).max(1);
             if now.mono.0 >= begun.mono.0 + ROUND_TIME.0 {
                 end.is_cut = true;
+                lines.truncate(part);
                 lines.iter_mut().for_each(Line::end_with_change);
             }
-            let first = lines.iter().filter_map(|line| Some((&line.task, line.events.front()?)));
+            let first = lines.iter().take(part).filter_map(|line| Some((&line.task, line.events.front()?)));
             let events: Vec<TaskEvent<'_>> =
                 first.map(|(task, next)| TaskEvent { task, n: next.n, event: &next.event }).collect();
             let outcomes = self.tell_all(&events).await;

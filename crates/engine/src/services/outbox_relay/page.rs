@@ -6,9 +6,15 @@ use std::{
 };
 
 use windlass_core::{Event, Task, TaskId};
-use windlass_store::{Announced, Loaded, Now, Portions, StoreError};
+use windlass_store::{Announced, Loaded, Now, StoreError};
 
 use super::OutboxRelay;
+
+/// The maximum number of tasks loaded with one request.
+const LOADED_AT_ONCE: usize = 250;
+
+/// No more tasks are loaded for a page once their parameters and results have this size, in bytes.
+const PAYLOADS_MAX: usize = 8 << 20;
 
 /// A page of the outbox.
 pub(super) struct Page {
@@ -61,32 +67,52 @@ impl OutboxRelay {
             events.entry(change.task).or_default().extend(next);
         }
         let announced = self.progress().begin_page(&mut events, (above, last), now.mono);
-        let ids: Vec<TaskId> = events.keys().copied().collect();
-        let tasks = self.tasks(&ids).await?;
-        if tasks.len() < ids.len() {
-            // The page ends where memory ends.
-            last = tasks.len().checked_sub(1).map(|last| ids[last]);
+        let mut tasks = self.with_payloads(&mut events, &mut last).await?;
+        let bare: Vec<TaskId> = events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
+        for ids in bare.chunks(LOADED_AT_ONCE) {
+            let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
+            // Some stores load parameters and results as well.
+            tasks.extend(loaded.map(|loaded| (loaded.task.id, bare_of(loaded.task))));
         }
-        let lines = events.into_values().zip(tasks);
-        let lines = lines.filter_map(|(events, loaded)| Some(Line { task: loaded?.task, events }));
+        let lines = events.into_iter();
+        let lines = lines.filter_map(|(id, events)| Some(Line { task: tasks.remove(&id)?, events }));
         Ok(Page { above, last, lines: lines.collect(), announced })
     }
 
-    /// These tasks as subscribers need them. With parameters and results they may be only the first ones.
-    async fn tasks(&self, ids: &[TaskId]) -> Result<Vec<Option<Loaded>>, StoreError> {
-        if !self.subscribers.iter().any(|subscriber| subscriber.reads_payloads()) {
-            return self.engine.store.load_heads(ids).await;
+    /// The tasks of which a subscriber reads parameters and results. If they do not all fit in memory, the page ends before the
+    /// first one that is not loaded.
+    async fn with_payloads(
+        &self,
+        events: &mut BTreeMap<TaskId, VecDeque<Next>>,
+        last: &mut Option<TaskId>,
+    ) -> Result<BTreeMap<TaskId, Arc<Task>>, StoreError> {
+        let reads =
+            |next: &Next| self.subscribers.iter().any(|subscriber| subscriber.reads_payload(&next.event));
+        let are_read = events.iter().filter(|(_, events)| events.iter().any(reads));
+        let ids: Vec<TaskId> = are_read.map(|(id, _)| *id).collect();
+        let (mut tasks, mut done, mut bytes) = (BTreeMap::new(), 0, 0);
+        while done < ids.len() && bytes < PAYLOADS_MAX {
+            let some = &ids[done..ids.len().min(done + LOADED_AT_ONCE)];
+            let loaded = self.engine.store.load_first(some).await?;
+            done += loaded.len();
+            for Loaded { task, .. } in loaded.into_iter().flatten() {
+                bytes += task.payload_bytes();
+                tasks.insert(task.id, task);
+            }
         }
-        let (mut tasks, mut portions) = (Vec::new(), Portions::default());
-        while tasks.len() < ids.len()
-            && let Some(count) = portions.next()
-        {
-            let rest = &ids[tasks.len()..];
-            let loaded = self.engine.store.load_first(&rest[..count.min(rest.len())]).await?;
-            let bytes = loaded.iter().flatten().map(|loaded| loaded.task.payload_bytes()).sum();
-            portions.add(loaded.len(), bytes);
-            tasks.extend(loaded);
+        if let Some(first) = ids.get(done) {
+            drop(events.split_off(first));
+            *last = events.keys().next_back().copied();
         }
+        // Otherwise they would be loaded once more.
+        events.retain(|id, _| tasks.contains_key(id) || ids.binary_search(id).is_err());
         Ok(tasks)
     }
+}
+
+fn bare_of(task: Arc<Task>) -> Arc<Task> {
+    if task.payload_bytes() == 0 {
+        return task;
+    }
+    Arc::new(Arc::unwrap_or_clone(task).without_payload())
 }

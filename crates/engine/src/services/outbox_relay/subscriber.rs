@@ -15,7 +15,7 @@ pub trait WriteEvent: Send + Sync {
 /// An event of a task to announce.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskEvent<'a> {
-    /// The task as it is now. Its parameters and results may be missing unless the subscriber reads them.
+    /// The task, as it was read after the event. Its parameters and results may be missing unless the subscriber reads them.
     pub task: &'a Task,
     /// The number of the event in its task, from 1.
     pub n: u64,
@@ -29,8 +29,8 @@ pub trait Subscriber: Send + Sync {
     /// Where events go, for log and alarm messages: "on the topic T of BROKER".
     fn place(&self) -> String;
 
-    /// Whether it reads parameters and results of tasks.
-    fn reads_payloads(&self) -> bool {
+    /// Whether it reads the parameters and results of the task of an event.
+    fn reads_payload(&self, _event: &Event) -> bool {
         false
     }
 

@@ -7,8 +7,9 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
+use super::portions::Portions;
 use crate::{
-    port::{DamagedTask, Loaded, Portions, StoreError},
+    port::{DamagedTask, Loaded, StoreError},
     resident::{ReadTask, Resident, state::Inner},
 };
 

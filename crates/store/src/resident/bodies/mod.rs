@@ -14,6 +14,7 @@
 //! there, or in memory.
 
 mod loading;
+mod portions;
 
 use std::{collections::BTreeSet, sync::Arc};
 

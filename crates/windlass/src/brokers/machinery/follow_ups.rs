@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use windlass_brokers::{BrokerError, ResultDocument};
-use windlass_core::{Ending, EventKind, Task, TaskId};
+use windlass_core::{Ending, Event, EventKind, Task, TaskId};
 use windlass_engine::services::{Subscriber, TaskEvent, Unreadable};
 use windlass_store::Loaded;
 
@@ -34,8 +34,8 @@ impl Subscriber for Machinery {
         format!("to clients of machinery at {}", self.backend.name())
     }
 
-    fn reads_payloads(&self) -> bool {
-        true
+    fn reads_payload(&self, event: &Event) -> bool {
+        matches!(event.kind, EventKind::TaskEnded(_))
     }
 
     async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>> {

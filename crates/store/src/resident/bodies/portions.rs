@@ -1,32 +1,32 @@
 //! Reading many tasks, each of which may be large.
 
-/// The number of tasks in a first portion: their sizes are not known.
-const FIRST: usize = 16;
+use super::LOADED_AT_ONCE;
 
-/// The maximum size of what is read, in bytes of parameters and results. The first portion may be larger.
+/// The maximum number of tasks in a portion. They may all be larger than those before.
+const TASKS_MAX: usize = 8 * LOADED_AT_ONCE;
+
+/// No portion follows once the parameters and results that were read have this size, in bytes.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Reads tasks in portions, so that few large ones are in memory, and many small ones cost few reads.
+/// Reads tasks in portions: few large ones at once, and many small ones.
 #[derive(Debug, Default)]
-pub struct Portions {
+pub(super) struct Portions {
     tasks: usize,
     bytes: usize,
 }
 
 impl Portions {
-    /// The maximum number of tasks to read next, if they are as large as those before; `None` once memory holds enough.
-    #[must_use]
-    pub fn next(&self) -> Option<usize> {
+    /// The maximum number of tasks to read next; `None` if memory holds enough.
+    pub(super) fn next(&self) -> Option<usize> {
         if self.tasks == 0 {
-            return Some(FIRST);
+            return Some(LOADED_AT_ONCE);
         }
         let fit = BYTES_MAX.saturating_sub(self.bytes).saturating_mul(self.tasks) / self.bytes.max(1);
-        // At most four times as many as before: the first ones may be small by chance.
-        Some(fit.min(4 * self.tasks)).filter(|fit| *fit > 0)
+        Some(fit.min(4 * self.tasks).min(TASKS_MAX)).filter(|fit| *fit > 0)
     }
 
     /// Records a portion of this many tasks, with this many bytes of parameters and results.
-    pub fn add(&mut self, tasks: usize, bytes: usize) {
+    pub(super) fn add(&mut self, tasks: usize, bytes: usize) {
         self.tasks += tasks;
         self.bytes += bytes;
     }
@@ -50,9 +50,9 @@ mod tests {
     }
 
     #[test]
-    fn many_small_tasks_are_read_in_few_portions_and_few_large_ones_at_all() {
-        assert_eq!(read(0), (4, 1_000));
-        assert_eq!(read(300), (4, 1_000));
+    fn many_small_tasks_are_read_at_once_and_few_large_ones() {
+        assert_eq!(read(0), (10, 1_000));
+        assert_eq!(read(300), (10, 1_000));
         assert_eq!(read(100_000), (3, 83));
         assert_eq!(read(1 << 20), (1, 16), "the first ones are read anyway");
     }
