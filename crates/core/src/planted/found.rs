@@ -149,7 +149,7 @@ impl Bug {
         ),
         (
             Self::SentAgainUnderAnotherToken,
-            "engine: offering::what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_read",
+            "engine: brokers::offering::what_the_broker_lost_is_sent_again_under_the_same_token_once_the_answers_are_read",
         ),
     ];
 }

@@ -11,7 +11,7 @@ use windlass_store::{ClaimRequest, SessionId, memory::MemorySink, resident::Resi
 
 use crate::{
     faulty_store::{FaultyStore, Verb},
-    two_servers::Two,
+    several_servers::Two,
     world::{WorkerInWorld, World, flow, ok},
 };
 

@@ -1,45 +1,33 @@
 //! The program as its users meet it.
 
 mod access;
-mod backup;
 #[cfg(all(feature = "kafka", feature = "rabbitmq", feature = "redis", feature = "sqs"))]
 mod brokers;
 mod children;
 mod cli;
-mod configuration;
-mod coordinators;
-mod damaged_row;
 mod demo;
 mod deployment;
-mod device_jobs;
-mod devices;
 mod docs;
-mod elections;
 mod enqueue;
 mod evaluation;
 mod exclusive;
 mod exclusive_worker;
 mod failover;
+mod fleets;
 mod flows;
 mod hints;
 mod http;
 #[cfg(all(feature = "kafka", feature = "redis"))]
 mod jobs;
 mod keeping_back;
-mod lead;
+mod leaders;
 mod malformed;
-mod migrate;
 mod modules;
-mod monitoring;
+mod operating;
 mod reachable;
-mod rollouts;
-mod secrets;
 mod servers;
 mod site;
 mod task_list;
-mod tls;
-mod traces;
-mod transfer;
 mod triggers;
 mod webhooks;
 mod workflows;

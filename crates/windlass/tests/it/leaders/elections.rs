@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use windlass_coordinators::conformance::{self, Disturbances, Subject};
 use windlass_testkit::{Postgres, Proxy};
 
-use super::{
+use crate::{
     coordinators::on_each_elsewhere,
     site::{PROGRAM, Site, store, text, until},
 };

@@ -1,5 +1,9 @@
 //! Two servers on one store.
 
+mod leading;
+mod leases;
+mod servers;
+
 use std::sync::Arc;
 
 use windlass_engine::services::HEARTBEAT_EVERY;

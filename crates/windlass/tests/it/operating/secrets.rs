@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use windlass_testkit::{collector, free_port};
 
-use super::site::{PROGRAM, Site, script, store, text, until, until_within};
+use crate::site::{PROGRAM, Site, script, store, text, until, until_within};
 
 /// Values with everything that is written differently in JSON and in logs.
 const PASSWORD: &str = "hunter2-\"9f3c\\é";

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde_json::{Value, json};
 use windlass_testkit::Postgres;
 
-use super::site::{Site, script, store, text, until, until_within};
+use crate::site::{Site, script, store, text, until, until_within};
 
 /// Far more than a fleet of a few hundred devices takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use windlass_testkit::{MariaDb, Postgres};
 
-use super::site::{PROGRAM, Site, text, until};
+use crate::site::{PROGRAM, Site, text, until};
 
 const FLOWS: &str = r"
 flow: good

@@ -1,5 +1,8 @@
 //! A broker in memory.
 
+mod announcing;
+mod offering;
+
 use std::{
     collections::BTreeMap,
     sync::{

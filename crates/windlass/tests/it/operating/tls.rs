@@ -12,7 +12,7 @@ use std::{
 
 use windlass_testkit::HaProxy;
 
-use super::site::{PROGRAM, Site, store, text, until_within};
+use crate::site::{PROGRAM, Site, store, text, until_within};
 
 pub(super) const ADMIN: &str =
     "wl_00000000000000ad_000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -94,7 +94,7 @@ fn refused(site: &Site, variables: &[(&str, &str)], why: &str) {
 fn worker(site: &Site, url: &str, authority: &str) -> Command {
     let module = site.dir.path().join("modules/m");
     fs::create_dir_all(&module).unwrap();
-    super::site::script(&module.join("echo"), "echo '{}'");
+    crate::site::script(&module.join("echo"), "echo '{}'");
     let mut worker = Command::new(PROGRAM);
     worker.args(["worker", "--modules", &site.path("modules"), "--ca-file", &site.path(authority)]);
     worker.env("WINDLASS_SERVER", url).env("WINDLASS_TOKEN", ADMIN);

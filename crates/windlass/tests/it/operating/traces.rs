@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use windlass_testkit::{collector, free_port};
 
-use super::site::{Site, script, store, text, until, until_within};
+use crate::site::{Site, script, store, text, until, until_within};
 
 /// The server asks a collector that did not answer again after up to 30 s.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -271,7 +271,7 @@ fn what_is_not_sampled_is_not_sent_and_says_so_to_commands() {
 impl Site {
     /// Starts a task with this context in the environment; gives its id.
     fn run_in_trace(&self, traceparent: &str, arguments: &[&str]) -> String {
-        let mut command = std::process::Command::new(super::site::PROGRAM);
+        let mut command = std::process::Command::new(crate::site::PROGRAM);
         command.args(arguments).env("WINDLASS_SERVER", &self.url).env("TRACEPARENT", traceparent);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -10,7 +10,7 @@ use std::{
 use tempfile::TempDir;
 use windlass_testkit::{Consul, Etcd, Proxy, ZooKeeper};
 
-use super::site::{PROGRAM, Site, until};
+use crate::site::{PROGRAM, Site, until};
 
 /// The lease of all candidates.
 pub(super) const LEASE: &str = "4s";

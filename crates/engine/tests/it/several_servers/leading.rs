@@ -14,8 +14,8 @@ use windlass_engine::{
 use windlass_store::{Retention, Store as _};
 
 use crate::{
-    broker::TestBroker,
-    two_servers::Two,
+    brokers::TestBroker,
+    several_servers::Two,
     world::{World, failed, flow, ok, submission},
 };
 

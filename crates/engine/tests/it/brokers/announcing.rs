@@ -15,7 +15,7 @@ use windlass_store::{
 };
 
 use crate::{
-    broker::TestBroker,
+    brokers::TestBroker,
     world::{World, failed, flow, ok},
 };
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use windlass_testkit::Mosquitto;
 
-use super::site::{Site, store, text, until};
+use crate::site::{Site, store, text, until};
 
 const DEVICES: &str = "
 devices:

@@ -10,7 +10,7 @@ use windlass_engine::{ReportStatus, Said, services::SERVICE_LEASE};
 use windlass_store::{Members as _, SERVER_FORGOTTEN_AFTER, ServerId, Service, memory::SharedStore};
 
 use crate::{
-    two_servers::Two,
+    several_servers::Two,
     world::{World, flow, ok},
 };
 

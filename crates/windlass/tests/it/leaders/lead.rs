@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use windlass_testkit::Proxy;
 
-use super::{
+use crate::{
     coordinators::{Kind, LEASE, Ledger, Process, on_each, run},
     site::{text, until},
 };

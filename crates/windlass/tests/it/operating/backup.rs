@@ -8,7 +8,7 @@ use std::{
 
 use windlass_testkit::{MariaDb, Postgres};
 
-use super::site::{PROGRAM, Site, until};
+use crate::site::{PROGRAM, Site, until};
 
 /// The second step of the first goes on for as long as the test wants it to.
 const FLOWS: &str = "

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{
+use crate::{
     site::{PROGRAM, text},
     tls::{ADMIN, folder},
 };

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use windlass_testkit::Postgres;
 
-use super::site::{Site, text, until};
+use crate::site::{Site, text, until};
 
 const DEVICES: &str = "
 devices:

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use windlass_testkit::{MariaDb, Postgres, Server, SqlProduct};
 
-use super::site::{PROGRAM, Site, store, text, until};
+use crate::site::{PROGRAM, Site, store, text, until};
 
 fn migrate(url: &str, more: &[&str]) -> Output {
     Command::new(PROGRAM).args(["migrate", "--store", url]).args(more).output().unwrap()

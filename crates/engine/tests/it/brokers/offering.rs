@@ -14,7 +14,7 @@ use windlass_engine::{
 use windlass_store::memory::MemorySink;
 
 use crate::{
-    broker::TestBroker,
+    brokers::TestBroker,
     world::{World, flow, ok},
 };
 

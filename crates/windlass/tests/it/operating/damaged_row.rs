@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
-use super::site::{Site, store, text, until, until_within};
+use crate::site::{Site, store, text, until, until_within};
 
 const FLOWS: &str = "
 flow: good

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use windlass_testkit::{Postgres, Prometheus};
 
-use super::site::{Site, text, until, until_within};
+use crate::site::{Site, text, until, until_within};
 
 /// How long Prometheus may take to see something.
 const PATIENCE: Duration = Duration::from_secs(60);

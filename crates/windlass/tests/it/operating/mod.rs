@@ -1,0 +1,11 @@
+//! What operators do and configure.
+
+mod backup;
+mod configuration;
+mod damaged_row;
+mod migrate;
+mod monitoring;
+mod secrets;
+mod tls;
+mod traces;
+mod transfer;
