@@ -66,7 +66,7 @@ pub async fn hear_devices(keeper: Arc<DeviceKeeper>, timer: impl Timer) {
 }
 
 /// Announces events on a topic of a broker.
-pub async fn relay(relay: OutboxRelay, timer: impl Timer) {
+pub async fn relay(relay: Arc<OutboxRelay>, timer: impl Timer) {
     loop {
         match relay.run_once(|| timer.now()).await {
             Ok(pause) => {

@@ -75,6 +75,8 @@ pub(crate) struct Live {
     membership: Option<Membership>,
     /// What gives devices their jobs, in worlds with devices.
     pub(super) keeper: RefCell<Option<Arc<DeviceKeeper>>>,
+    /// What publishes events, in worlds where somebody subscribes to them.
+    relay: RefCell<Option<Arc<OutboxRelay>>>,
     pub(super) world: Rc<World>,
 }
 
@@ -226,8 +228,8 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
         let (store, clock) = open(&world, server, device).await;
         let engine = Arc::new(Engine::new(store, world.random()));
         let membership = world.config.shared.then(|| membership(&world, &engine, &clock));
-        let live =
-            Rc::new(Live { engine, clock, membership, keeper: RefCell::default(), world: world.clone() });
+        let (keeper, relay) = (RefCell::default(), RefCell::default());
+        let live = Rc::new(Live { engine, clock, membership, keeper, relay, world: world.clone() });
         if let Some(membership) = &live.membership {
             // The service manager restarts the program when this fails.
             while join(&live, membership).await.is_err() {
@@ -235,7 +237,8 @@ pub(crate) fn start(world: &Rc<World>, server: usize) {
             }
         }
         if world.config.announces {
-            let relay = outbox_relay(&world, &live);
+            let relay = Arc::new(outbox_relay(&world, &live));
+            live.relay.replace(Some(relay.clone()));
             world.spawn(Host::Server(server), loops::relay(relay, live.clone()));
         }
         let (engine, committer) = (live.engine.clone(), || Committer::new(live.engine.clone()));
@@ -375,6 +378,11 @@ pub(super) fn stop(world: &Rc<World>, server: usize) {
         let keeper = live.keeper.take();
         if let Some(keeper) = keeper {
             keeper.end().await;
+        }
+        let relay = live.relay.take();
+        if let Some(relay) = relay {
+            // If this fails, the next server announces some events again.
+            let _ = relay.end(live.now()).await;
         }
         if let Some(membership) = &live.membership {
             // If this fails, other servers take over after a timeout.

@@ -127,9 +127,10 @@ impl Brokers {
             let machinery = Machinery::new(app.clone(), settings).context(machinery::PLACE)?;
             subscribers.push(machinery.start(broker, running)?);
         }
-        if !subscribers.is_empty() {
-            let relay = OutboxRelay::new(engine.clone(), subscribers);
-            running.spawn_beside("publishes events", loops::relay(relay, clock.clone()))?;
+        let relay = (!subscribers.is_empty()).then(|| OutboxRelay::new(engine.clone(), subscribers));
+        let relay = relay.map(Arc::new);
+        if let Some(relay) = &relay {
+            running.spawn_beside("publishes events", loops::relay(relay.clone(), clock.clone()))?;
         }
         let intakes = watch::Sender::new(false);
         for intake in self.settings.intake {
@@ -174,6 +175,6 @@ impl Brokers {
             let publisher = loops::offer(publisher, engine.clone(), clock.clone());
             running.spawn_beside("publishes steps to a broker", publisher)?;
         }
-        Ok(Ending { publishers, intakes, clock: clock.clone() })
+        Ok(Ending { publishers, relay, intakes, clock: clock.clone() })
     }
 }

@@ -3,8 +3,8 @@
 
 use std::{fs, path::PathBuf, time::Instant};
 
-use super::{
-    coordinators::{Kind, LEASE, Ledger, Process, on_each, run},
+use crate::{
+    leaders::coordinators::{Kind, LEASE, Ledger, Process, on_each, run},
     site::{Site, script, store, until_within},
 };
 

@@ -28,6 +28,7 @@ mod reachable;
 mod servers;
 mod site;
 mod task_list;
+mod tls;
 mod triggers;
 mod webhooks;
 mod workflows;

@@ -25,7 +25,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use futures_util::future::join3;
+use futures_util::{future::join3, lock::Mutex as AsyncMutex};
 use windlass_brokers::BrokerError;
 use windlass_core::{
     AlarmId, AlarmKind, Millis, TaskId,
@@ -66,7 +66,14 @@ pub struct OutboxRelay {
     page: usize,
     trouble: Trouble,
     progress: Mutex<Progress>,
-    ahead: Mutex<Option<Ahead>>,
+    round: AsyncMutex<Round>,
+}
+
+/// What a round leaves for the next one.
+#[derive(Default)]
+struct Round {
+    ahead: Option<Ahead>,
+    has_ended: bool,
 }
 
 /// A page that was read ahead.
@@ -98,7 +105,7 @@ impl OutboxRelay {
             page: PAGE,
             trouble: Trouble::default(),
             progress: Mutex::default(),
-            ahead: Mutex::default(),
+            round: AsyncMutex::default(),
         }
     }
 
@@ -119,25 +126,46 @@ impl OutboxRelay {
     /// # Errors
     /// When the store fails. A failure of the broker is not an error: the events wait, and an alarm is raised.
     pub async fn run_once(&self, clock: impl Fn() -> Now) -> Result<Millis, EngineError> {
-        let now = clock();
-        let Some(led) = self.engine.leads(Service::Announcing, now) else {
+        let mut round = self.round.lock().await;
+        if round.has_ended {
+            return Ok(LOOK_EVERY);
+        }
+        let Some(led) = self.engine.leads(Service::Announcing, clock()) else {
             // Another server runs this service now, so this server's state of the broker and its alarm is outdated.
             self.trouble.forget();
             *self.progress() = Progress::default();
-            self.take_ahead();
+            round.ahead = None;
             return Ok(LOOK_EVERY);
         };
-        let round = self.round(led, &clock).await;
-        Ok(self.engine.unless_lost(led, round.map(Some))?.unwrap_or(LOOK_EVERY))
+        let pause = self.run_round(&mut round.ahead, led, &clock).await;
+        Ok(self.engine.unless_lost(led, pause.map(Some))?.unwrap_or(LOOK_EVERY))
     }
 
-    async fn round(&self, led: Led, clock: &impl Fn() -> Now) -> Result<Millis, EngineError> {
+    /// Ends in order, after the current round: what was announced leaves the outbox.
+    ///
+    /// # Errors
+    /// When the store fails. Then the next server announces it again.
+    pub async fn end(&self, now: Now) -> Result<(), EngineError> {
+        let mut round = self.round.lock().await;
+        round.has_ended = true;
+        match (round.ahead.take(), self.engine.leads(Service::Announcing, now)) {
+            (Some(ahead), Some(led)) => self.remove(led, ahead.announced).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn run_round(
+        &self,
+        ahead: &mut Option<Ahead>,
+        led: Led,
+        clock: &impl Fn() -> Now,
+    ) -> Result<Millis, EngineError> {
         let now = clock();
-        let (ahead, rest) = (self.take_ahead(), self.progress().rest(now.mono));
-        let page = match ahead {
+        let (before, rest) = (ahead.take(), self.progress().rest(now.mono));
+        let page = match before {
             Some(Ahead { page, led: at, announced }) if at == led && rest.is_none() => Ok((page, announced)),
-            ahead => {
-                let announced = ahead.map(|ahead| ahead.announced).unwrap_or_default();
+            before => {
+                let announced = before.map(|ahead| ahead.announced).unwrap_or_default();
                 self.remove(led, announced).await?;
                 if let Some(rest) = rest {
                     return Ok(rest);
@@ -147,7 +175,7 @@ impl OutboxRelay {
             }
         };
         match page {
-            Ok((page, before)) => self.announce_and_read_on(led, page, before, clock).await?,
+            Ok((page, before)) => *ahead = self.announce_and_read_on(led, page, before, clock).await?,
             // Nothing is announced until an operator has repaired the rows.
             Err(error @ StoreError::Damaged(_)) => {
                 self.stop_at(&format!("{}: {error}", self.places()), clock());
@@ -162,15 +190,22 @@ impl OutboxRelay {
         })
     }
 
-    /// Announces a page while the next one is read and the changes `before` it leave the outbox.
+    /// Announces a page while the next one is read, which it returns, and the changes `before` it leave the outbox.
     async fn announce_and_read_on(
         &self,
         led: Led,
         page: Page,
         before: Vec<Announced>,
         clock: &impl Fn() -> Now,
-    ) -> Result<(), EngineError> {
-        let Page { last, lines, mut announced, .. } = page;
+    ) -> Result<Option<Ahead>, EngineError> {
+        let Page { mut last, events, mut announced, .. } = page;
+        let lines = match self.lines(events, &mut last).await {
+            Ok(lines) => lines,
+            Err(error) => {
+                self.remove(led, before).await?;
+                return Err(error.into());
+            }
+        };
         let read_on = async {
             // If this fails, the next round reads it.
             self.read(last?, clock()).await.ok()
@@ -183,18 +218,12 @@ impl OutboxRelay {
             (progress.above(), progress.rest(clock().mono))
         };
         // What is announced must have left the outbox before the outbox is read from its start.
-        match next.filter(|page| page.above == above && rest.is_none() && removed.is_ok()) {
-            Some(page) => {
-                let ahead = Ahead { page, led, announced };
-                *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
-            }
-            None => self.remove(led, announced).await?,
-        }
-        removed
-    }
-
-    fn take_ahead(&self) -> Option<Ahead> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let next = next.filter(|page| page.above == above && rest.is_none() && removed.is_ok());
+        let Some(page) = next else {
+            self.remove(led, announced).await?;
+            return removed.map(|()| None);
+        };
+        Ok(Some(Ahead { page, led, announced }))
     }
 
     /// Removes changes from the outbox.

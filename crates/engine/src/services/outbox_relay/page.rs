@@ -22,7 +22,8 @@ pub(super) struct Page {
     pub(super) above: TaskId,
     /// Its last task, unless it is the last page.
     pub(super) last: Option<TaskId>,
-    pub(super) lines: Vec<Line>,
+    /// The events to announce, by task.
+    pub(super) events: BTreeMap<TaskId, VecDeque<Next>>,
     /// Changes of which all events were confirmed before.
     pub(super) announced: Vec<Announced>,
 }
@@ -50,11 +51,10 @@ impl Line {
 }
 
 impl OutboxRelay {
-    /// A page of the outbox: its events by task, without those that were confirmed or rest. Events of tasks that were deleted
-    /// meanwhile are dropped.
+    /// A page of the outbox, without events that were confirmed or rest.
     pub(super) async fn read(&self, above: TaskId, now: Now) -> Result<Page, StoreError> {
         let waiting = self.engine.store.unannounced(above, self.page).await?;
-        let mut last = waiting.last().filter(|_| waiting.len() == self.page).map(|change| change.task);
+        let last = waiting.last().filter(|_| waiting.len() == self.page).map(|change| change.task);
         let mut events: BTreeMap<TaskId, VecDeque<Next>> = BTreeMap::new();
         for change in waiting {
             let announced = change.announced();
@@ -67,7 +67,17 @@ impl OutboxRelay {
             events.entry(change.task).or_default().extend(next);
         }
         let announced = self.progress().begin_page(&mut events, (above, last), now.mono);
-        let mut tasks = self.with_payloads(&mut events, &mut last).await?;
+        Ok(Page { above, last, events, announced })
+    }
+
+    /// The events of a page with their tasks as they are now. The page may end earlier then. Events of tasks that were deleted
+    /// meanwhile are dropped.
+    pub(super) async fn lines(
+        &self,
+        mut events: BTreeMap<TaskId, VecDeque<Next>>,
+        last: &mut Option<TaskId>,
+    ) -> Result<Vec<Line>, StoreError> {
+        let mut tasks = self.with_payloads(&mut events, last).await?;
         let bare: Vec<TaskId> = events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
         for ids in bare.chunks(LOADED_AT_ONCE) {
             let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
@@ -76,7 +86,7 @@ impl OutboxRelay {
         }
         let lines = events.into_iter();
         let lines = lines.filter_map(|(id, events)| Some(Line { task: tasks.remove(&id)?, events }));
-        Ok(Page { above, last, lines: lines.collect(), announced })
+        Ok(lines.collect())
     }
 
     /// The tasks of which a subscriber reads parameters and results. If they do not all fit in memory, the page ends before the

@@ -15,7 +15,7 @@ pub trait WriteEvent: Send + Sync {
 /// An event of a task to announce.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskEvent<'a> {
-    /// The task, as it was read after the event. Its parameters and results may be missing unless the subscriber reads them.
+    /// The task as it is now. Its parameters and results may be missing unless the subscriber reads them.
     pub task: &'a Task,
     /// The number of the event in its task, from 1.
     pub n: u64,

@@ -134,6 +134,24 @@ fn a_long_backlog_is_announced_once() {
 }
 
 #[test]
+fn a_relay_that_ends_leaves_nothing_that_it_has_announced() {
+    let world = World::new();
+    let broker = TestBroker::new(1, 0);
+    let first = outbox_relay(&world, &broker).with_pages_of(1);
+    world.apply(flow("f", &["a"], 0));
+    let ids: Vec<TaskId> = (0..9).map(|_| world.submit("f")).collect();
+    (0..5).for_each(|_| announce(&world, &first));
+    world.drive(first.end(world.now())).unwrap();
+    let heard = broker.heard.lock().unwrap().len();
+    announce(&world, &first);
+    assert_eq!(broker.heard.lock().unwrap().len(), heard, "it has ended");
+    let next = outbox_relay(&world, &broker);
+    (0..9).for_each(|_| announce(&world, &next));
+    let events: usize = ids.iter().map(|id| history(&world, *id).len()).sum();
+    assert_eq!(broker.heard.lock().unwrap().len(), events, "none is announced twice");
+}
+
+#[test]
 fn a_broker_that_is_away_raises_an_alarm_and_costs_no_event() {
     let world = World::new();
     let away = TestBroker::new(1, 8);

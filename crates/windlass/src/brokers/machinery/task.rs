@@ -141,7 +141,7 @@ fn check_what_follows(signature: &Signature) -> Result<(), String> {
 /// The smallest Fibonacci number above this one: the next pause before a retry, in seconds.
 fn above_in_fibonacci(seconds: u32) -> u32 {
     let (mut one, mut next) = (1u32, 2u32);
-    while one <= seconds {
+    while one <= seconds && one < u32::MAX {
         (one, next) = (next, one.saturating_add(next));
     }
     one
@@ -262,6 +262,6 @@ mod tests {
     fn pauses_are_fibonacci_numbers() {
         let pauses: Vec<u32> = [0, 1, 2, 3, 4, 5].into_iter().map(above_in_fibonacci).collect();
         assert_eq!(pauses, [1, 2, 3, 5, 5, 8]);
-        assert_eq!(above_in_fibonacci(u32::MAX - 1), u32::MAX);
+        assert_eq!([u32::MAX - 1, u32::MAX].map(above_in_fibonacci), [u32::MAX; 2]);
     }
 }

@@ -20,7 +20,7 @@ use super::{
     elected::{Candidates, KIND, Sockets},
 };
 use crate::{
-    coordinators::{Process, run},
+    leaders::coordinators::{Process, run},
     site::{script, until_within},
 };
 

@@ -13,7 +13,7 @@ use windlass_testkit::{Postgres, RabbitMq, ZooKeeper};
 
 use super::{PATIENCE, block_on};
 use crate::{
-    coordinators::{LEASE, Process, on_each, run},
+    leaders::coordinators::{LEASE, Process, on_each, run},
     site::{Site, until_within},
 };
 

@@ -13,18 +13,18 @@ use windlass_testkit::{Consul, Etcd, Proxy, ZooKeeper};
 use crate::site::{PROGRAM, Site, until};
 
 /// The lease of all candidates.
-pub(super) const LEASE: &str = "4s";
+pub(crate) const LEASE: &str = "4s";
 
 /// A coordinator and its port.
 #[derive(Clone, Copy)]
-pub(super) struct Kind {
-    pub(super) scheme: &'static str,
+pub(crate) struct Kind {
+    pub(crate) scheme: &'static str,
     port: u16,
 }
 
 impl Kind {
     /// All that are installed.
-    pub(super) fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         let consul = Consul::shared().unwrap().map(|server| Self { scheme: "consul", port: server.port() });
         let etcd = Etcd::shared().unwrap().map(|server| Self { scheme: "etcd", port: server.port() });
         let zookeeper =
@@ -32,24 +32,24 @@ impl Kind {
         [consul, etcd, zookeeper].into_iter().flatten().collect()
     }
 
-    pub(super) fn url(self) -> String {
+    pub(crate) fn url(self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
     /// A network that fails, and the URL behind it.
-    pub(super) fn proxied(self) -> (Proxy, String) {
+    pub(crate) fn proxied(self) -> (Proxy, String) {
         let network = Proxy::start(self.port).unwrap();
         let url = format!("{}://127.0.0.1:{}", self.scheme, network.port());
         (network, url)
     }
 
-    pub(super) fn say(self, what: &str, since: Instant) {
+    pub(crate) fn say(self, what: &str, since: Instant) {
         eprintln!("{}: {what} after {:.2} s", self.scheme, since.elapsed().as_secs_f64());
     }
 }
 
 /// Runs a test on all coordinators at once, a server of Windlass among them: it waits most of the time.
-pub(super) fn on_each(test: impl Fn(Kind) + Sync) {
+pub(crate) fn on_each(test: impl Fn(Kind) + Sync) {
     let site = Site::start();
     let port = site.url.rsplit(':').next().unwrap().parse().unwrap();
     let windlass = Kind { scheme: "http", port };
@@ -62,7 +62,7 @@ pub(super) fn on_each(test: impl Fn(Kind) + Sync) {
 }
 
 /// Runs a test on all coordinators that are no servers of Windlass, at once.
-pub(super) fn on_each_elsewhere(test: impl Fn(Kind) + Sync) {
+pub(crate) fn on_each_elsewhere(test: impl Fn(Kind) + Sync) {
     std::thread::scope(|scope| {
         for kind in Kind::all() {
             let test = &test;
@@ -72,25 +72,25 @@ pub(super) fn on_each_elsewhere(test: impl Fn(Kind) + Sync) {
 }
 
 /// A file to which leaders append lines `FENCE WORD`.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     dir: TempDir,
 }
 
 impl Ledger {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub(super) fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.dir.path().join("ledger")
     }
 
     /// The whole lines so far: each a fence and a word.
-    pub(super) fn lines(&self) -> Vec<(u64, String)> {
+    pub(crate) fn lines(&self) -> Vec<(u64, String)> {
         let text = fs::read_to_string(self.file()).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
         let line = |line: &str| {
@@ -102,7 +102,7 @@ impl Ledger {
 
     /// The fences in the order in which they appear, each once. An effect of an earlier leader after one of a later
     /// leader is a panic.
-    pub(super) fn reigns(&self) -> Vec<u64> {
+    pub(crate) fn reigns(&self) -> Vec<u64> {
         let mut fences: Vec<u64> = self.lines().into_iter().map(|(fence, _)| fence).collect();
         assert!(fences.is_sorted(), "an effect of an earlier leader after one of a later leader: {fences:?}");
         fences.dedup();
@@ -110,14 +110,14 @@ impl Ledger {
     }
 
     /// Waits until a leader after this one has an effect. Returns its fence.
-    pub(super) fn next_after(&self, fence: u64) -> u64 {
+    pub(crate) fn next_after(&self, fence: u64) -> u64 {
         until("the next leader acts", || {
             self.lines().last().map(|(last, _)| *last).filter(|last| *last > fence)
         })
     }
 
     /// How often this word was written.
-    pub(super) fn count(&self, word: &str) -> usize {
+    pub(crate) fn count(&self, word: &str) -> usize {
         self.lines().iter().filter(|(_, written)| written == word).count()
     }
 }
@@ -133,24 +133,24 @@ impl Drop for Ledger {
 }
 
 /// A process of the program. It is killed when this is dropped.
-pub(super) struct Process(pub(super) Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
     /// Starts the program. Its log goes to this file.
-    pub(super) fn start(arguments: &[&str], log: &Path) -> Self {
+    pub(crate) fn start(arguments: &[&str], log: &Path) -> Self {
         let log = fs::File::options().create(true).append(true).open(log).unwrap();
         let mut command = Command::new(PROGRAM);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         Self(command.spawn().unwrap())
     }
 
-    pub(super) fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("kill").args([&format!("-{signal}"), &self.0.id().to_string()]).status();
         assert!(status.unwrap().success());
     }
 
     /// Waits for its end.
-    pub(super) fn code(&mut self) -> Option<i32> {
+    pub(crate) fn code(&mut self) -> Option<i32> {
         until("the process ends", || self.0.try_wait().unwrap()).code()
     }
 }
@@ -164,6 +164,6 @@ impl Drop for Process {
 }
 
 /// Runs the program to its end.
-pub(super) fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().unwrap()
 }

@@ -14,7 +14,7 @@ use windlass_coordinators::conformance::{self, Disturbances, Subject};
 use windlass_testkit::{Postgres, Proxy};
 
 use crate::{
-    coordinators::on_each_elsewhere,
+    leaders::coordinators::on_each_elsewhere,
     site::{PROGRAM, Site, store, text, until},
 };
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use windlass_testkit::Proxy;
 
 use crate::{
-    coordinators::{Kind, LEASE, Ledger, Process, on_each, run},
+    leaders::coordinators::{Kind, LEASE, Ledger, Process, on_each, run},
     site::{text, until},
 };
 

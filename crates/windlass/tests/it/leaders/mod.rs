@@ -1,5 +1,5 @@
 //! Elections by coordinators, and commands that run while they lead.
 
-mod coordinators;
+pub(crate) mod coordinators;
 mod elections;
 mod lead;

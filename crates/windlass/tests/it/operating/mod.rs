@@ -6,6 +6,5 @@ mod damaged_row;
 mod migrate;
 mod monitoring;
 mod secrets;
-mod tls;
 mod traces;
 mod transfer;
