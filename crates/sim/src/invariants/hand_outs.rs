@@ -273,10 +273,7 @@ impl Invariant for HandOuts {
             Seen::WorkerKilled { worker } => {
                 self.runs.retain(|_, (other, _)| other != worker);
                 self.workers[*worker].has.clear();
-                let returned = std::mem::take(&mut self.workers[*worker].returned);
-                for (id, _) in returned.iter().filter(|(_, answered)| answered.is_none()) {
-                    self.waits_again(id, truth, now);
-                }
+                self.workers[*worker].returned.clear();
                 self.workers[*worker].in_touch = None;
                 self.workers[*worker].offered = (0, 0);
                 self.workers[*worker].count(now);

@@ -328,7 +328,14 @@ async fn a_replica_takes_over() {
     }
     let mut consumer = broker.consume(&stream("faults"), &settings()).await.unwrap();
     let held = take(&mut *consumer, 3).await;
-    until("all is copied", || first.ask(&["WAIT", "1", "1000"]).unwrap() == "1").await;
+    // `WAIT` would count only what its own connection has written.
+    let copied = |server: &Server, field: &str| {
+        let info = server.ask(&["INFO", "replication"]).unwrap();
+        let line = info.lines().find_map(|line| line.trim().strip_prefix(field).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("{info} has {field}"))
+    };
+    until("all is copied", || copied(&first, "master_repl_offset:") == copied(&second, "slave_repl_offset:"))
+        .await;
 
     // Connections to the old one stay, and lead to a server that takes nothing.
     second.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();

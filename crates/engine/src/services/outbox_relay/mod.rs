@@ -47,8 +47,8 @@ use crate::{
 /// The maximum number of changes in a page of the outbox.
 const PAGE: usize = 2_000;
 
-/// The part of a page that is sent at once: between two parts the relay checks that it still leads.
-const PART: usize = 4;
+/// A page is announced in this many parts. Between two parts the relay checks that it still leads.
+const PARTS: usize = 4;
 
 /// No new change is started after this time in a round, because other tasks wait as well.
 const ROUND_TIME: Millis = Millis::from_secs(1);
@@ -163,7 +163,7 @@ impl OutboxRelay {
         let now = clock();
         let (before, rest) = (ahead.take(), self.progress().rest(now.mono));
         let page = match before {
-            Some(Ahead { page, led: at, announced }) if at == led && rest.is_none() => Ok((page, announced)),
+            Some(ahead) if ahead.led == led && rest.is_none() => Ok((ahead.page, ahead.announced)),
             before => {
                 let announced = before.map(|ahead| ahead.announced).unwrap_or_default();
                 self.remove(led, announced).await?;
@@ -236,7 +236,8 @@ impl OutboxRelay {
     }
 
     /// Announces these events, those of tasks up to `last`, and returns the completed changes. Each turn sends one event for
-    /// each of the first tasks, so that no event overtakes an unconfirmed one; after a failed event no more events of its task are sent.
+    /// each of the first tasks, so that no event overtakes an unconfirmed one; after a failed event no more events of its task
+    /// are sent.
     async fn announce(
         &self,
         mut lines: Vec<Line>,
@@ -251,7 +252,7 @@ impl OutboxRelay {
             if self.engine.leads(Service::Announcing, now).is_none() {
                 return announced;
             }
-            let part = (self.page / PART).max(1);
+            let part = (self.page / PARTS).max(1);
             if now.mono.0 >= begun.mono.0 + ROUND_TIME.0 {
                 end.is_cut = true;
                 lines.truncate(part);

@@ -81,6 +81,23 @@ impl Machinery {
         self.close(uuid, group, states.into_iter().map(|state| state.task_uuid).collect()).await
     }
 
+    /// The document of a group expires again if its chord is over. A signature that is read a second time has kept it.
+    pub(super) async fn let_group_expire(&self, ended: &Ended) -> Result<(), BrokerError> {
+        let Some(uuid) = ended.chord.as_deref().filter(|_| self.settings.mode == Mode::Safe) else {
+            return Ok(());
+        };
+        let group: Option<Group> = self.document(uuid).await?;
+        let Some(Group { task_uuids, chord_triggered, .. }) = group else { return Ok(()) };
+        let is_over = chord_triggered || {
+            let count = task_uuids.len();
+            matches!(self.members(uuid, task_uuids, count).await?, Members::Failed)
+        };
+        match is_over {
+            true => self.backend.keep_for(&[uuid.to_owned()], Some(self.settings.keep())).await,
+            false => Ok(()),
+        }
+    }
+
     /// How the tasks of a group stand. Those that the backend has not, or has no longer, are looked for among the tasks of
     /// the store.
     async fn members(&self, group: &str, uuids: Vec<String>, count: usize) -> Result<Members, BrokerError> {

@@ -113,11 +113,15 @@ impl Machinery {
     /// Writes the state of a task again if it has ended: a client that sends its signature a second time sets it to
     /// PENDING. The state of one that goes on is still to be written.
     async fn repeat(&self, task: TaskId) -> Result<(), BrokerError> {
-        let documents = self.load(&[task]).await?.into_iter().filter_map(|loaded| {
-            let Phase::Ended(ending) = loaded.task.state.phase else { return None };
-            Some(TaskState::of_ended(&loaded.task, ending).document(Some(self.settings.keep())))
-        });
-        self.backend.write(&documents.collect::<Vec<_>>()).await
+        for loaded in self.load(&[task]).await? {
+            let Phase::Ended(ending) = loaded.task.state.phase else { continue };
+            let state = TaskState::of_ended(&loaded.task, ending);
+            self.backend.write(&[state.document(Some(self.settings.keep()))]).await?;
+            if let Some(ended) = self.ended(&loaded.task, ending) {
+                self.let_group_expire(&ended).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Fails a signature that cannot be run or sent, unless a task with its UUID has run: what follows its failure is sent,

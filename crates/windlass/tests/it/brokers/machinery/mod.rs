@@ -411,6 +411,12 @@ fn a_chord_runs_once_with_results_in_order_even_if_redis_loses_all_data() {
         keys.iter().all(|key| (1..=600).contains(&shop.ttl(key))).then_some(())
     });
     assert_eq!(shop.document("group_g").unwrap()["ChordTriggered"], true);
+    shop.redis.ask(&["DEL", "task_1"]).unwrap();
+    shop.send(&first);
+    shop.results("task_1");
+    until_within(PATIENCE, "the group expires although one of its tasks was sent again", || {
+        (1..=600).contains(&shop.ttl("group_g")).then_some(())
+    });
     let callback =
         shop.site.json(&["task", "list", "--label", "machinery=chord_c"])["items"][0]["id"].clone();
     let callback = shop.site.json(&["task", "show", callback.as_str().unwrap()]);
