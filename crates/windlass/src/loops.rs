@@ -82,7 +82,7 @@ impl Loops {
 impl Drop for Loops {
     fn drop(&mut self) {
         if let Some(runtime) = self.beside.take() {
-            // It must not wait: this may run in a task of the first thread.
+            // Waiting could block the first thread.
             runtime.shutdown_background();
         }
     }

@@ -287,7 +287,7 @@ async fn renew(membership: Arc<Membership>, clock: Arc<SystemClock>, outgrown: o
     std::future::pending().await
 }
 
-/// A committer that evaluates long expressions on separate threads: the others share the thread of the requests.
+/// A committer that evaluates long expressions on separate threads, and others on the thread that handles requests.
 fn committer(engine: &Arc<Engine>) -> Committer {
     Committer::new(engine.clone()).deciding_long(Arc::new(|work| drop(tokio::task::spawn_blocking(work))))
 }

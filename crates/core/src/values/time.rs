@@ -21,6 +21,12 @@ impl Millis {
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs * 1000)
     }
+
+    /// The duration after this number of doublings, of which at most 20 count.
+    #[must_use]
+    pub fn doubled(self, times: u32) -> Self {
+        Self(self.0.saturating_mul(1 << times.min(20)))
+    }
 }
 
 impl fmt::Display for Millis {

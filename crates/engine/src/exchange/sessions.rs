@@ -123,9 +123,9 @@ const AGAIN_AFTER_MAX: Millis = Millis::from_secs(30);
 impl Given {
     /// Counts an invalid report. The worker may have lost the attempt: handed out again at once, it would do the same.
     pub(crate) fn note_invalid(&mut self, now: Now) {
-        let wait = AGAIN_AFTER.0.saturating_mul(1 << self.invalid.min(10)).min(AGAIN_AFTER_MAX.0);
+        let wait = AGAIN_AFTER.doubled(self.invalid).min(AGAIN_AFTER_MAX);
         self.invalid += 1;
-        self.again_at = Millis(now.mono.0 + wait);
+        self.again_at = Millis(now.mono.0 + wait.0);
     }
 }
 

@@ -21,11 +21,6 @@ pub(super) const RETRY_AFTER_MAX: Millis = Millis::from_secs(5);
 /// may have resolved it.
 const LOOK_EVERY: Millis = Millis::from_secs(30);
 
-/// A time after this number of doublings.
-pub(super) fn doubled(time: Millis, times: u32) -> Millis {
-    Millis(time.0.saturating_mul(1 << times.min(20)))
-}
-
 /// Whether a broker works, as seen by its user.
 #[derive(Default)]
 pub struct Trouble {
@@ -58,7 +53,7 @@ impl Trouble {
         let before = known.take().filter(|before| !before.is_over || before.is_told);
         let is_first = before.is_none();
         let tries = before.as_ref().filter(|before| !before.is_over).map_or(0, |before| before.tries + 1);
-        let wait = doubled(RETRY_AFTER, tries).min(RETRY_AFTER_MAX);
+        let wait = RETRY_AFTER.doubled(tries).min(RETRY_AFTER_MAX);
         let is_told = before.as_ref().is_some_and(|before| before.is_told);
         *known = Some(Known {
             since: before.as_ref().map_or(now, |before| before.since),

@@ -164,6 +164,14 @@ impl Loaded {
         Self { task, claims: Vec::new(), handed_out, awaited, generation: 0 }
     }
 
+    /// A task that was read, without its parameters and results. One that is in memory anyway stays whole.
+    #[must_use]
+    pub fn bare(self) -> Self {
+        let task = Arc::try_unwrap(self.task);
+        let task = task.map_or_else(|shared| shared, |task| Arc::new(task.without_payload()));
+        Self { task, ..self }
+    }
+
     /// Acts whose current attempt a session has.
     #[must_use]
     pub fn held(&self) -> BTreeSet<ActKey> {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use futures_util::future::{join_all, join3};
 use tokio::{sync::watch, time};
-use windlass_engine::services::{OutboxRelay, QueuePublisher};
+use windlass_engine::{
+    EngineError,
+    services::{OutboxRelay, QueuePublisher},
+};
 use windlass_store::Clock as _;
 
 use crate::{clock::SystemClock, loops::END_MAX};
@@ -20,35 +23,22 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Ends the queue publishers, the outbox relay and the elected intakes. The steps that are published stay on the broker: the next
-    /// publisher continues with them. The next server is elected for the intakes at once.
+    /// Ends the queue publishers, the outbox relay and the elected intakes. The steps that are published stay on the
+    /// broker: the next publisher continues with them. No event that was announced is announced again. The next server is
+    /// elected for the intakes at once.
     pub(crate) async fn end(self) {
         join3(self.end_publishers(), self.end_relay(), self.end_intakes()).await;
     }
 
     async fn end_publishers(&self) {
-        let ends = self.publishers.iter().map(|publisher| async {
-            match time::timeout(END_MAX, publisher.end(self.clock.now())).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "a queue publisher did not end cleanly"),
-                Err(_) => {
-                    tracing::warn!("a queue publisher did not end cleanly: its broker does not answer")
-                }
-            }
-        });
+        let now = self.clock.now();
+        let ends = self.publishers.iter().map(|publisher| in_time("a queue publisher", publisher.end(now)));
         join_all(ends).await;
     }
 
     async fn end_relay(&self) {
-        let Some(relay) = &self.relay else { return };
-        match time::timeout(END_MAX, relay.end(self.clock.now())).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the outbox relay did not end cleanly: some events are announced again");
-            }
-            Err(_) => tracing::warn!(
-                "the outbox relay did not end cleanly: a subscriber does not answer, and some events are announced again"
-            ),
+        if let Some(relay) = &self.relay {
+            in_time("the outbox relay", relay.end(self.clock.now())).await;
         }
     }
 
@@ -59,5 +49,14 @@ impl Ending {
                 "an intake did not end cleanly: the next server is elected when the lease is over"
             );
         }
+    }
+}
+
+/// Waits for the end of a part, but not longer than [`END_MAX`].
+async fn in_time(part: &str, end: impl Future<Output = Result<(), EngineError>>) {
+    match time::timeout(END_MAX, end).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "{part} did not end cleanly"),
+        Err(_) => tracing::warn!("{part} did not end cleanly: its broker does not answer"),
     }
 }

@@ -10,7 +10,7 @@ use windlass_store::{Announced, Loaded, Now, StoreError};
 
 use super::OutboxRelay;
 
-/// The maximum number of tasks loaded with one request.
+/// The maximum number of tasks loaded with one request to the store.
 const LOADED_AT_ONCE: usize = 250;
 
 /// No more tasks are loaded for a page once their parameters and results have this size, in bytes.
@@ -70,8 +70,8 @@ impl OutboxRelay {
         Ok(Page { above, last, events, announced })
     }
 
-    /// The events of a page with their tasks as they are now. The page may end earlier then. Events of tasks that were deleted
-    /// meanwhile are dropped.
+    /// The events of a page with their current tasks. If the tasks do not all fit in memory, the page ends earlier, and `last`
+    /// changes. Events of deleted tasks are dropped.
     pub(super) async fn lines(
         &self,
         mut events: BTreeMap<TaskId, VecDeque<Next>>,
@@ -82,7 +82,7 @@ impl OutboxRelay {
         for ids in bare.chunks(LOADED_AT_ONCE) {
             let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
             // Some stores load parameters and results as well.
-            tasks.extend(loaded.map(|loaded| (loaded.task.id, bare_of(loaded.task))));
+            tasks.extend(loaded.map(Loaded::bare).map(|loaded| (loaded.task.id, loaded.task)));
         }
         let lines = events.into_iter();
         let lines = lines.filter_map(|(id, events)| Some(Line { task: tasks.remove(&id)?, events }));
@@ -118,11 +118,4 @@ impl OutboxRelay {
         events.retain(|id, _| tasks.contains_key(id) || ids.binary_search(id).is_err());
         Ok(tasks)
     }
-}
-
-fn bare_of(task: Arc<Task>) -> Arc<Task> {
-    if task.payload_bytes() == 0 {
-        return task;
-    }
-    Arc::new(Arc::unwrap_or_clone(task).without_payload())
 }

@@ -12,7 +12,7 @@ use windlass_core::{
 use windlass_store::Announced;
 
 use super::page::Next;
-use crate::services::trouble::{RETRY_AFTER, RETRY_AFTER_MAX, doubled};
+use crate::services::trouble::{RETRY_AFTER, RETRY_AFTER_MAX};
 
 /// The longest pause of a task whose event is refused.
 const REFUSED_MAX: Millis = Millis::from_secs(30);
@@ -117,7 +117,7 @@ impl Progress {
 
     /// A subscriber cannot be reached. After a pause the outbox is read from its start.
     pub(super) fn start_over(&mut self, now: Millis) {
-        let pause = doubled(RETRY_AFTER, self.unreachable).min(RETRY_AFTER_MAX);
+        let pause = RETRY_AFTER.doubled(self.unreachable).min(RETRY_AFTER_MAX);
         self.unreachable += 1;
         (self.pass, self.page, self.goes_on) = (Pass::default(), PageCounts::default(), false);
         self.rests_until = Some(Millis(now.0 + pause.0));
@@ -157,7 +157,7 @@ impl Progress {
     /// Records that an event was refused: those of its task rest.
     pub(super) fn refuse(&mut self, task: TaskId, now: Millis) {
         self.page.refused += 1;
-        let pause = self.refused.get(&task).map_or(RETRY_AFTER, |before| doubled(before.pause, 1));
+        let pause = self.refused.get(&task).map_or(RETRY_AFTER, |before| before.pause.doubled(1));
         self.refused.insert(task, Refusal { at: now, pause: pause.min(REFUSED_MAX) });
     }
 

@@ -7,8 +7,6 @@ use windlass_core::Millis;
 
 use windlass_store::AttemptId;
 
-use crate::services::trouble::doubled;
-
 /// A message sent less long ago than this may not be counted by the broker yet, and the report of a worker that it
 /// started the attempt may not have arrived yet.
 const SETTLED_AFTER: Millis = Millis::from_secs(5);
@@ -261,12 +259,12 @@ impl Offer {
 
     /// The same, after a time that doubles each time its message seemed to be missing.
     fn is_settled_again(&self, at: Millis) -> bool {
-        self.is_older(doubled(SETTLED_AFTER, self.missed.min(DOUBLINGS_MAX)), at)
+        self.is_older(SETTLED_AFTER.doubled(self.missed.min(DOUBLINGS_MAX)), at)
     }
 
     /// Whether it must be sent again: `first` after the first time it was sent, then after doubling times.
     fn is_due(&self, first: Millis, at: Millis) -> bool {
-        self.is_older(doubled(first, self.sent.saturating_sub(1)), at)
+        self.is_older(first.doubled(self.sent.saturating_sub(1)), at)
     }
 }
 

@@ -153,15 +153,6 @@ impl Resident {
     }
 }
 
-impl Loaded {
-    /// A task that was read, without its body. One that is in memory anyway stays whole.
-    pub(in crate::resident) fn bare(self) -> Self {
-        let task = Arc::try_unwrap(self.task);
-        let task = task.map_or_else(|shared| shared, |task| Arc::new(task.without_payload()));
-        Self { task, ..self }
-    }
-}
-
 impl Inner {
     /// A task that cannot be read any more leaves memory. Those who have attempts of it lose them, and the places in limits
     /// that these take up. Its attempts may have begun, so their starts stay counted.

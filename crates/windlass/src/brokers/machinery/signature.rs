@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer as _,
-    de::{DeserializeOwned, MapAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
 use serde_json::{Value, value::RawValue};
 use windlass_api::TRACEPARENT_HEADER;
@@ -31,9 +31,9 @@ struct Field {
 
 #[derive(Debug, Clone)]
 enum FieldName {
-    /// At this place of the text.
+    /// A part of the text, at this place.
     AsSent(Range<usize>),
-    /// One that is written with escapes.
+    /// A name that is written with escapes.
     Escaped(Box<str>),
 }
 
@@ -205,10 +205,7 @@ impl Signature {
     }
 
     fn signatures(&self, name: &str) -> Result<Vec<Self>, String> {
-        let texts: Vec<&RawValue> = match self.raw(name) {
-            Some(text) => serde_json::from_str(text).map_err(|error| format!("`{name}`: {error}"))?,
-            None => Vec::new(),
-        };
+        let texts: Vec<&RawValue> = self.field(name)?;
         let signatures = texts.iter().map(|text| Ok(self.within(Self::parse(text.get())?)));
         let signatures: Result<_, String> = signatures.collect();
         signatures.map_err(|error| format!("`{name}`: {error}"))
@@ -219,7 +216,7 @@ impl Signature {
     }
 
     /// A field; the default where it is absent or null.
-    fn field<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, String> {
+    fn field<'a, T: Deserialize<'a> + Default>(&'a self, name: &str) -> Result<T, String> {
         let Some(raw) = self.raw(name) else { return Ok(T::default()) };
         serde_json::from_str(raw).map_err(|error| format!("`{name}`: {error}"))
     }
