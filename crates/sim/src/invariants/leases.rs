@@ -36,6 +36,8 @@ pub(super) struct Leases {
     /// The longest silence of each worker; none for attached ones.
     silences: Vec<Option<u64>>,
     server_started_at: u64,
+    /// When workers first named each attempt to the running server.
+    named: BTreeMap<AttemptId, u64>,
     runs: BTreeMap<u64, Run>,
     /// When each attempt was given to its worker: its timeout counts from then.
     given: BTreeMap<AttemptId, u64>,
@@ -76,6 +78,7 @@ impl Leases {
             applies: !(config.shared && (failing || set_ahead)),
             shared: config.shared,
             server_started_at: 0,
+            named: BTreeMap::new(),
             runs: BTreeMap::new(),
             given: BTreeMap::new(),
             ended_by_deadline: BTreeSet::new(),
@@ -89,6 +92,16 @@ impl Leases {
         } else {
             now - last > self.silences[worker].unwrap_or(SILENCE_MS)
         }
+    }
+
+    /// True if a server with everything in memory has restarted since it gave this attempt, and the worker did not name it in
+    /// time. Its answer may have been in transit (world 1795821583782659), or the new server heard only an older
+    /// call of this worker, which was delayed (world 1795992835239533).
+    fn was_forgotten(&self, id: &AttemptId, given_at: u64) -> bool {
+        let in_time = self.server_started_at + SILENCE_AFTER_START_MS;
+        !self.shared
+            && given_at < self.server_started_at
+            && self.named.get(id).is_none_or(|named_at| *named_at > in_time)
     }
 
     fn hear(&mut self, worker: usize, now: u64) {
@@ -161,9 +174,7 @@ impl Leases {
             let silent_now =
                 !heard_now && self.is_too_long(run.worker, touch.map_or(0, |touch| touch.last), now);
             let given_at = self.given.get(&run.id).copied().unwrap_or(0);
-            // The answer was in transit while a server with everything in memory restarted: the worker could not name the
-            // attempt in time (world 1795821583782659).
-            if !self.shared && given_at < self.server_started_at && self.server_started_at <= run.since {
+            if self.was_forgotten(&run.id, given_at) {
                 continue;
             }
             let timeout = known.task.action(run.id.key).map_or(0, |action| action.timeout.0);
@@ -187,7 +198,13 @@ impl Invariant for Leases {
             // Tokens are not valid in another store: workers lose what they run.
             Seen::Moved(_) => self.runs.clear(),
             Seen::ServerKilled => self.note_silences(world.now()),
-            Seen::ServerStarted => self.server_started_at = world.now(),
+            Seen::ServerStarted => {
+                self.server_started_at = world.now();
+                self.named.clear();
+            }
+            Seen::Named { ids } => ids.iter().for_each(|id| {
+                self.named.entry(*id).or_insert(world.now());
+            }),
             Seen::InTouch { worker, called } if *called || self.silences[*worker].is_none() => {
                 self.hear(*worker, world.now());
             }
