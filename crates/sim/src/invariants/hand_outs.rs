@@ -6,7 +6,7 @@
 //! free slot, servers know of it and the worker is in touch with one, and no fault affects the servers and
 //! stores. Limits and pauses delay work on purpose, so queues with a limit or a pause are not checked. A task
 //! with damaged rows is left out of all work, so its attempts are not expected; attempts behind them in the
-//! same queue are.
+//! same queue are. In a backlog each attempt waits for those before it, which a slow store hands out slowly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +28,9 @@ const BOUND_MS: u64 = 1_000;
 /// retries.
 const OPERATIONS: u64 = 60;
 
+/// The most operations of the store for each attempt of the same queue that is handed out before (world 1796001592877504).
+const OPERATIONS_EACH: u64 = 4;
+
 /// Polls follow each other: a worker without one for no longer than this is in touch all the time.
 const GAP_MS: u64 = 100;
 
@@ -40,9 +43,10 @@ const LOOK_EVERY_MS: u64 = 20;
 pub(super) struct HandOuts {
     applies: bool,
     bound: u64,
+    /// What is added to the bound for each attempt that is handed out before.
+    bound_each: u64,
     workers: Vec<Worker>,
-    /// Unclaimed ready attempts: their number, their queue, and the time since which they wait.
-    waiting: BTreeMap<(TaskId, ActKey), (u32, Name, u64)>,
+    waiting: BTreeMap<(TaskId, ActKey), Waiting>,
     /// The attempt of each active run.
     runs: BTreeMap<u64, (usize, AttemptId)>,
     /// Whether calls may be lost or delayed: then work is handed out in time only a while after this has
@@ -51,6 +55,15 @@ pub(super) struct HandOuts {
     calm_at: Option<u64>,
     disturbed_at: u64,
     looked_at: u64,
+}
+
+/// An unclaimed ready attempt.
+struct Waiting {
+    attempt: u32,
+    queue: Name,
+    since: u64,
+    /// How many others of its queue were claimed meanwhile.
+    behind: u64,
 }
 
 struct Worker {
@@ -104,6 +117,7 @@ impl HandOuts {
             // The answer to a duplicated call may go to the copy without a receiver.
             applies: config.faults.doubled == 0,
             bound: BOUND_MS + OPERATIONS * config.faults.device_ms,
+            bound_each: OPERATIONS_EACH * config.faults.device_ms,
             workers: config.workers.iter().map(worker).collect(),
             waiting: BTreeMap::new(),
             runs: BTreeMap::new(),
@@ -117,12 +131,11 @@ impl HandOuts {
     /// Notes attempts that a change made ready, and those that wait no more.
     fn change(&mut self, change: &TaskChange, now: u64) {
         let task = &change.task;
-        self.waiting
-            .retain(|(id, key), (attempt, ..)| *id != task.id || queue_of(task, *key, *attempt).is_some());
+        self.waiting.retain(|(id, key), wait| *id != task.id || queue_of(task, *key, wait.attempt).is_some());
         for event in &change.events {
             let EventKind::ActReady { key, attempt } = event.kind else { continue };
             if let Some(queue) = queue_of(task, key, attempt) {
-                self.waiting.insert((task.id, key), (attempt, queue, now));
+                self.waiting.insert((task.id, key), Waiting { attempt, queue, since: now, behind: 0 });
             }
         }
     }
@@ -136,12 +149,16 @@ impl HandOuts {
         }
         let queue = truth.task_now(id.task).and_then(|task| queue_of(task, id.key, id.attempt));
         if let Some(queue) = queue {
-            self.waiting.insert((id.task, id.key), (id.attempt, queue, now));
+            let wait = Waiting { attempt: id.attempt, queue, since: now, behind: 0 };
+            self.waiting.insert((id.task, id.key), wait);
         }
     }
 
     fn claimed(&mut self, id: &AttemptId) {
-        self.waiting.remove(&(id.task, id.key));
+        let Some(claimed) = self.waiting.remove(&(id.task, id.key)) else { return };
+        for wait in self.waiting.values_mut().filter(|wait| wait.queue == claimed.queue) {
+            wait.behind += 1;
+        }
     }
 
     fn let_go(&mut self, worker: usize, id: &AttemptId, now: u64) {
@@ -172,7 +189,7 @@ impl HandOuts {
             }
             worker.in_touch = worker.in_touch.filter(|(_, last)| now - last <= GAP_MS);
         }
-        for ((task, key), (attempt, queue, since)) in &mut self.waiting {
+        for ((task, key), Waiting { attempt, queue, since, behind }) in &mut self.waiting {
             let limited = truth.rules.limits.values().any(|limit| limit.queue == *queue);
             // A worker has had it since before a restart: once the worker has named it, no other worker gets
             // it (world 1795422982703143).
@@ -183,7 +200,7 @@ impl HandOuts {
                 || truth.rules.paused.contains(queue)
                 || truth.is_damaged(*task)
             {
-                *since = now;
+                (*since, *behind) = (now, 0);
                 continue;
             }
             let serving = self.workers.iter().enumerate().filter(|(_, worker)| worker.serves(queue));
@@ -191,7 +208,7 @@ impl HandOuts {
                 serving.filter_map(|(index, worker)| Some((index, worker.ready_since()?)))
             {
                 let waited = now - ready_since.max(*since).max(self.disturbed_at);
-                if waited > self.bound {
+                if waited > self.bound + *behind * self.bound_each {
                     let message = format!(
                         "task {task}: {key:?} attempt {attempt} has been ready in the queue {queue} for {waited} ms \
                          beside worker {index}, which polls and has a free slot"

@@ -171,9 +171,10 @@ impl Worker {
                 for attempt in answer.iter().flat_map(|answer| &answer.attempts) {
                     let id = attempt.id;
                     live.world.tell(|| {
-                        let AttemptId { task, key, attempt, claim } = id;
+                        let AttemptId { task, key, attempt: number, claim } = id;
+                        let queue = attempt.module().map_or("", |queue| &**queue);
                         format!(
-                            "task {task}: worker {worker} is given {key:?} attempt {attempt}, claim {claim:x}"
+                            "task {task}: worker {worker} is given {key:?} attempt {number} of the queue {queue}, claim {claim:x}"
                         )
                     });
                     live.world.see(Seen::Given { worker, seq, id });
