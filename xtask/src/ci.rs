@@ -1,9 +1,11 @@
-//! Everything that must pass before a change lands, cheap things first.
+//! Everything that must pass before a change lands, cheap things first. What only computes runs beside what mostly waits for
+//! servers, and gets the time of processors that the other leaves.
 
-use std::path::Path;
+use std::{panic::resume_unwind, path::Path, thread};
 
 use crate::{
     dependencies, drill, edges, instructions,
+    lanes::{self, Job},
     metadata::Metadata,
     package, shellcheck, sim, site,
     skipped::Skipped,
@@ -55,10 +57,17 @@ const PARTS: &[Part] = &[
     }),
     ("tests", |workspace| tests::check(workspace, FULL)),
     ("package", package::check),
-    ("instructions", |workspace| instructions::check(workspace)?.into_result()),
-    ("simulation", sim::check),
     ("drills", drill::check),
 ];
+
+/// Parts that run beside [`WAITING`] and those after it, one after the other. They have a build profile of their own.
+const COMPUTING: &[Part] = &[
+    ("instructions", |workspace| instructions::check(workspace)?.into_result()),
+    ("simulation", sim::check),
+];
+
+/// The first part that mostly waits.
+const WAITING: &str = "tests";
 
 /// An example may have a test of its own commands, which needs no server: `examples/NAME/test.sh`.
 fn is_test_of_example(path: &str) -> bool {
@@ -69,17 +78,48 @@ fn clippy(workspace: &Workspace, what: &[&str]) -> anyhow::Result<()> {
     workspace.run("cargo", &[&["clippy", "--locked"], what, &["--", "-D", "warnings"]].concat())
 }
 
-/// Runs all parts, and says at the end what was skipped.
-pub(crate) fn run(workspace: Workspace) -> anyhow::Result<()> {
+/// The names of all parts.
+pub(crate) fn names() -> Vec<&'static str> {
+    PARTS.iter().chain(COMPUTING).map(|(name, _)| *name).collect()
+}
+
+/// Runs all parts, or only these, and says at the end what was skipped.
+pub(crate) fn run(workspace: Workspace, only: &[String]) -> anyhow::Result<()> {
     let skipped = Skipped::note(&workspace)?;
     let workspace = &workspace.noting_skips(skipped.path());
     let mut tally = Tally::default();
-    for (name, part) in PARTS {
-        tally.run(name, || part(workspace));
+    if only.is_empty() {
+        run_all(workspace, &mut tally);
+    } else {
+        let parts = PARTS.iter().chain(COMPUTING).filter(|(name, _)| only.iter().any(|only| only == name));
+        parts.for_each(|(name, part)| tally.run(name, || part(workspace)));
     }
     let result = tally.into_result();
     if let Some(report) = skipped.report() {
         println!("\n{report}");
     }
     result
+}
+
+fn run_all(workspace: &Workspace, tally: &mut Tally) {
+    let waiting = PARTS.iter().position(|(name, _)| *name == WAITING).unwrap_or(PARTS.len());
+    let (before, beside) = PARTS.split_at(waiting);
+    before.iter().for_each(|(name, part)| tally.run(name, || part(workspace)));
+    thread::scope(|scope| {
+        let computing = scope.spawn(|| lanes::run(vec![vec![computing(workspace)?]]));
+        beside.iter().for_each(|(name, part)| tally.run(name, || part(workspace)));
+        let names: Vec<&str> = COMPUTING.iter().map(|(name, _)| *name).collect();
+        tally.run(&names.join(" and "), || computing.join().unwrap_or_else(|panic| resume_unwind(panic)));
+    });
+}
+
+/// The computing parts as a process that runs only while nothing else wants a processor.
+fn computing(workspace: &Workspace) -> anyhow::Result<Job> {
+    let names: Vec<&str> = COMPUTING.iter().map(|(name, _)| *name).collect();
+    let mut command = workspace.command("chrt", &["--idle", "0"]);
+    command.arg(std::env::current_exe()?).arg("ci");
+    for name in &names {
+        command.args(["--part", name]);
+    }
+    Ok(Job { name: names.join(" and "), command })
 }

@@ -39,7 +39,11 @@ struct Cli {
 #[derive(Debug, Clone, Subcommand)]
 enum Chore {
     /// Everything that must pass before a change lands
-    Ci,
+    Ci {
+        /// Only this part; may be given again
+        #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(ci::names()))]
+        part: Vec<String>,
+    },
     /// Check which crate uses which
     Edges,
     /// Check sizes of files, links, the code map, lints and words
@@ -121,7 +125,7 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> anyhow::Result<()> {
     let workspace = Workspace::of_this_crate();
     match chore {
-        Chore::Ci => ci::run(workspace),
+        Chore::Ci { part } => ci::run(workspace, &part),
         Chore::Edges => edges::check(&workspace)?.into_result(),
         Chore::Style { bless: true } => style::bless(&workspace),
         Chore::Style { bless: false } => style::check(&workspace)?.into_result(),

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac, digest::Key};
 use sha2::Sha256;
-use windlass_core::{ActKey, Direction, TaskId};
+use windlass_core::{ActKey, Direction, TaskId, hex};
 
 use windlass_store::AttemptId;
 
@@ -46,7 +46,7 @@ impl Tokens {
     #[must_use]
     pub(crate) fn store_name(&self) -> String {
         let mac = self.key.clone().chain_update(STORE).finalize().into_bytes();
-        mac[..MAC_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&mac[..MAC_BYTES])
     }
 
     /// The attempt that a token names. The seal is not checked: anybody can construct such a name.

@@ -1,6 +1,7 @@
 //! The schema and its versions.
 
 use mysql_async::{Conn, prelude::Queryable as _};
+use windlass_core::hex;
 
 use super::{commit::NOW, open::migration};
 use crate::{OpenError, rows::check_readable};
@@ -71,7 +72,7 @@ async fn migrate_alone(conn: &mut Conn, fresh_key: [u8; 32]) -> Result<[u8; 32],
     let steps = (1_i64..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(0));
     for (version, (sql, readable_from)) in steps {
         conn.query_drop(*sql).await.map_err(failed)?;
-        let digits: String = fresh_key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = hex(&fresh_key);
         let note = format!(
             "INSERT INTO windlass_meta (one, schema_version, readable_from, created_at, token_key, probed)
              VALUES (1, {version}, {readable_from}, {NOW}, x'{digits}', 0)

@@ -38,18 +38,18 @@ fn recovery_reads_what_is_active_and_no_history() {
     for table in [Table::Meta, Table::Flow, Table::Queue, Table::Message, Table::Line] {
         check(&recover::select_all(table), &[table.name()]);
     }
-    check(&read::select_history(), &[]);
+    check(&read::SELECT_HISTORY, &[]);
 }
 
 #[test]
 fn queries_find_their_rows_by_keys() {
     for sql in [
-        &query::select_ended(),
+        query::SELECT_ENDED.as_str(),
         &query::select_final_row(),
         &query::select_resting_row(),
         query::SELECT_RESTING_PLACE,
-        &resting::select_one(),
-        &query::select_submit_key(),
+        &resting::SELECT_ONE,
+        &query::SELECT_SUBMIT_KEY,
         &unique_rows::select_unique_task(),
         &query::select_logs(),
         &record_rows::select_journal_of(),
@@ -58,7 +58,7 @@ fn queries_find_their_rows_by_keys() {
         record_rows::SELECT_SIZES,
         &query::select_alarm(),
         &list::select_task(),
-        &member_rows::select_members(),
+        &member_rows::SELECT_MEMBERS,
         sweep::DELETE_MEMBERS,
         snapshot::UNANNOUNCED,
         outbox::IS_UNANNOUNCED,

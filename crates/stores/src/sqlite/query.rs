@@ -1,5 +1,7 @@
 //! Queries for what is not in memory.
 
+use std::sync::LazyLock;
+
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Alarm, AlarmId, Event, Name, TaskId, Timestamp};
 use windlass_store::{DamagedTask, LogLine, StoredAlarm, SubmitKey, resident::ReadTask, stored};
@@ -9,7 +11,7 @@ use super::{
     directory::{Directory, Place},
     encoding::{act_key, from_integer, task_id, to_integer},
     error::{Fault, of_task, or_damaged, or_reason, or_row},
-    read::{complete, from_sql, history_row, select_history, task_row},
+    read::{SELECT_HISTORY, complete, from_sql, history_row, task_row},
     resting::resting,
 };
 
@@ -24,9 +26,8 @@ fn select(table: Table, condition: &str) -> String {
     format!("SELECT {} FROM {} WHERE {condition}", table.select(), table.name())
 }
 
-pub(super) fn select_submit_key() -> String {
-    select(Table::SubmitKey, "scope = ?1")
-}
+pub(super) static SELECT_SUBMIT_KEY: LazyLock<String> =
+    LazyLock::new(|| select(Table::SubmitKey, "scope = ?1"));
 
 pub(super) fn select_logs() -> String {
     select(Table::Log, "task = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")
@@ -53,18 +54,18 @@ pub(super) fn select_final_row() -> String {
 }
 
 /// An ended task by its id.
-pub(super) fn select_ended() -> String {
+pub(super) static SELECT_ENDED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {}, {} FROM final CROSS JOIN task ON task.n = final.task
          WHERE final.status IN (1, 2, 3, 4) AND final.id = ?1",
         Table::Task.select(),
         Table::Final.select()
     )
-}
+});
 
 /// Tasks that rest or have ended, with their results.
 pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option<ReadTask>>, Fault> {
-    let mut statement = connection.prepare_cached(&select_ended())?;
+    let mut statement = connection.prepare_cached(&SELECT_ENDED)?;
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
         if let Some(task) = resting(connection, *id)? {
@@ -86,13 +87,13 @@ pub(super) fn load(connection: &Connection, ids: &[TaskId]) -> Result<Vec<Option
 }
 
 /// An active task by its number.
-pub(super) fn select_active_task() -> String {
+static SELECT_ACTIVE_TASK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {}, {} FROM active CROSS JOIN task ON task.n = active.task WHERE active.task = ?1",
         Table::Task.select(),
         Table::Active.select()
     )
-}
+});
 
 /// Tasks wherever they are, with their results. A reader answers in one transaction, so the state and the items of a task
 /// are of one moment.
@@ -116,7 +117,7 @@ pub(super) fn load_active(
 }
 
 fn active(connection: &Connection, id: TaskId, place: Place) -> Result<Option<ReadTask>, Fault> {
-    let mut statement = connection.prepare_cached(&select_active_task())?;
+    let mut statement = connection.prepare_cached(&SELECT_ACTIVE_TASK)?;
     let mut rows = statement.query([place.task])?;
     let read = |row| {
         let (mut task, place) = task_row(row, Table::Active).map_err(|fault| of_task(id, fault))?;
@@ -134,7 +135,7 @@ pub(super) fn submit_keys(
     connection: &Connection,
     scopes: &[[u8; 32]],
 ) -> Result<Vec<Option<(TaskId, SubmitKey)>>, Fault> {
-    let mut statement = connection.prepare_cached(&select_submit_key())?;
+    let mut statement = connection.prepare_cached(&SELECT_SUBMIT_KEY)?;
     let mut keys = Vec::with_capacity(scopes.len());
     for scope in scopes {
         let mut rows = statement.query([scope])?;
@@ -177,7 +178,7 @@ pub(super) fn events(
 ) -> Result<Option<Vec<(u64, Event)>>, Fault> {
     let Some(place) = place(connection, directory, task)? else { return Ok(None) };
     let wanted = to_integer(after.saturating_add(1));
-    let mut select = connection.prepare_cached(&select_history())?;
+    let mut select = connection.prepare_cached(&SELECT_HISTORY)?;
     let mut walked = Vec::new();
     let mut next = Some(place.last);
     while let Some(seq) = next {

@@ -1,6 +1,6 @@
 //! From rows to tasks: what recovery, queries and the doctor read alike.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use rusqlite::{Connection, Row, Statement};
 use windlass_core::{ActKey, ActState, Json, Name, State, TaskId};
@@ -94,11 +94,10 @@ pub(super) struct Link {
 }
 
 /// A row of the history by its number.
-pub(super) fn select_history() -> String {
-    format!("SELECT {} FROM history WHERE seq = ?1", Table::History.select())
-}
+pub(super) static SELECT_HISTORY: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {} FROM history WHERE seq = ?1", Table::History.select()));
 
-/// Reads the row `seq` of the history of the task with number `task` by [`select_history`], and with it what `payload`
+/// Reads the row `seq` of the history of the task with number `task` by [`SELECT_HISTORY`], and with it what `payload`
 /// reads.
 pub(super) fn history_row<T>(
     select: &mut Statement<'_>,
@@ -134,7 +133,7 @@ pub(super) fn complete(connection: &Connection, row: &mut TaskRow, place: Place)
     });
     open.extend(acts.filter(|(_, act)| act.state == ActState::Succeeded).map(|(key, _)| key));
     let id = row.id;
-    let mut select = connection.prepare_cached(&select_history())?;
+    let mut select = connection.prepare_cached(&SELECT_HISTORY)?;
     let mut next = Some(place.last);
     while let Some(seq) = next.filter(|_| !open.is_empty()) {
         let read = history_row(&mut select, place.task, seq, |history, link| {

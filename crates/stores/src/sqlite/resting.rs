@@ -1,5 +1,7 @@
 //! Tasks at rest: found by id, newest first, in the order in which they are to be woken, and in their lines.
 
+use std::sync::LazyLock;
+
 use rusqlite::{Connection, Row, params};
 use windlass_core::{Phase, TaskId, Timestamp};
 use windlass_store::{
@@ -35,9 +37,7 @@ const TASK_WITHOUT_PARAMS: &str =
     "task.n, task.id, task.flow, task.version, task.created_at, task.head, '{}', NULL, NULL";
 
 /// The task with this id.
-pub(super) fn select_one() -> String {
-    select("WHERE resting.id = ?1")
-}
+pub(super) static SELECT_ONE: LazyLock<String> = LazyLock::new(|| select("WHERE resting.id = ?1"));
 
 /// Tasks older than `?1`, newest first.
 pub(super) fn select_page() -> String {
@@ -109,7 +109,7 @@ fn resting_id(row: &Row<'_>) -> TaskId {
 
 /// The task with this id, with its results.
 pub(super) fn resting(connection: &Connection, id: TaskId) -> Result<Option<ReadTask>, Fault> {
-    let mut statement = connection.prepare_cached(&select_one())?;
+    let mut statement = connection.prepare_cached(&SELECT_ONE)?;
     let mut rows = statement.query([id.to_bytes()])?;
     rows.next()?.map(|row| or_damaged(id, completed(connection, row))).transpose()
 }

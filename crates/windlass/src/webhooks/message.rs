@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
-use windlass_core::{Alarm, Ending, Event, Task};
+use windlass_core::{Alarm, Ending, Event, Task, hex};
 
 use crate::http::{alarm_document, event_document, view::time};
 
@@ -90,7 +90,7 @@ impl Message {
     pub(super) fn of_alarm(alarm: &Alarm) -> Self {
         let (kind, raised_at) = (Kind::AlarmRaised, time(alarm.raised_at));
         let digest = Sha256::digest(format!("{}/{}", alarm.id, alarm.raised));
-        let id = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&digest[..16]);
         let data = json!({ "alarm": alarm_document(alarm.clone()), "raised": alarm.raised });
         let body = json!({ "type": kind.as_str(), "timestamp": raised_at, "data": data });
         Self { kind, id, body, traceparent: None }

@@ -11,6 +11,7 @@
 use std::{fmt, hint::black_box};
 
 use sha2::{Digest as _, Sha256};
+use windlass_core::hex;
 
 /// What each token begins with, so that people and scanners of secrets recognize it.
 const PREFIX: &str = "wl_";
@@ -51,7 +52,7 @@ impl AccessSecret {
     pub fn new(random: &[u8; ACCESS_RANDOM_BYTES]) -> Self {
         let (id, secret) = random.split_at(ID_BYTES);
         let id = AccessTokenId(id.iter().fold(0, |id, byte| id << 8 | u64::from(*byte)));
-        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret = hex(secret);
         Self { text: format!("{PREFIX}{id}_{secret}"), id }
     }
 

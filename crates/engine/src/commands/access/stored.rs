@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use windlass_core::{Actor, Name, Timestamp};
+use windlass_core::{Actor, Name, Timestamp, hex};
 use windlass_store::{Record, StoreError};
 
 use super::{
@@ -32,7 +32,7 @@ struct Stored {
 pub(super) fn encode(token: &AccessToken) -> Arc<[u8]> {
     let stored = Stored {
         id: token.id.to_string(),
-        sha256: token.hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: hex(&token.hash),
         role: token.role.as_str().to_owned(),
         queues: token.scope.queues.iter().map(ToString::to_string).collect(),
         flows: token.scope.flows.iter().map(ToString::to_string).collect(),

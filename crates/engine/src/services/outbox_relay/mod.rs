@@ -13,8 +13,8 @@
 //! next server.
 //!
 //! The outbox is read in pages, so that events which a subscriber refuses do not hold up those of other tasks, however many
-//! they are. While a subscriber is unreachable, all events wait. While a page is announced, the next one is read, and the one
-//! before leaves the outbox.
+//! they are. While a subscriber is unreachable, all events wait. While a page is announced, the next one is read with the tasks
+//! that have ended, and the one before leaves the outbox.
 
 mod page;
 mod progress;
@@ -194,18 +194,18 @@ impl OutboxRelay {
     async fn announce_and_read_on(
         &self,
         led: Led,
-        page: Page,
+        mut page: Page,
         before: Vec<Announced>,
         clock: &impl Fn() -> Now,
     ) -> Result<Option<Ahead>, EngineError> {
-        let Page { mut last, events, mut announced, .. } = page;
-        let lines = match self.lines(events, &mut last).await {
+        let lines = match self.lines(&mut page).await {
             Ok(lines) => lines,
             Err(error) => {
                 self.remove(led, before).await?;
                 return Err(error.into());
             }
         };
+        let Page { last, mut announced, .. } = page;
         let read_on = async {
             // If this fails, the next round reads it.
             self.read(last?, clock()).await.ok()

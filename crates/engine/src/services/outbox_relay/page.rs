@@ -6,15 +6,12 @@ use std::{
 };
 
 use windlass_core::{Event, Task, TaskId};
-use windlass_store::{Announced, Loaded, Now, StoreError};
+use windlass_store::{Announced, Loaded, Now, Portions, StoreError};
 
 use super::OutboxRelay;
 
 /// The maximum number of tasks loaded with one request to the store.
 const LOADED_AT_ONCE: usize = 250;
-
-/// No more tasks are loaded for a page once their parameters and results have this size, in bytes.
-const PAYLOADS_MAX: usize = 8 << 20;
 
 /// A page of the outbox.
 pub(super) struct Page {
@@ -24,6 +21,9 @@ pub(super) struct Page {
     pub(super) last: Option<TaskId>,
     /// The events to announce, by task.
     pub(super) events: BTreeMap<TaskId, VecDeque<Next>>,
+    /// The tasks of these events that had ended when the page was read, and of which a subscriber reads parameters and results.
+    /// The others are read when their events are announced: they may have ended by then.
+    pub(super) ended: BTreeMap<TaskId, Arc<Task>>,
     /// Changes of which all events were confirmed before.
     pub(super) announced: Vec<Announced>,
 }
@@ -67,55 +67,56 @@ impl OutboxRelay {
             events.entry(change.task).or_default().extend(next);
         }
         let announced = self.progress().begin_page(&mut events, (above, last), now.mono);
-        Ok(Page { above, last, events, announced })
+        let mut page = Page { above, last, events, ended: BTreeMap::new(), announced };
+        let mut tasks = self.with_payloads(&mut page).await?;
+        tasks.retain(|_, task| task.is_ended());
+        page.ended = tasks;
+        Ok(page)
     }
 
-    /// The events of a page with their current tasks. If the tasks do not all fit in memory, the page ends earlier, and `last`
-    /// changes. Events of deleted tasks are dropped.
-    pub(super) async fn lines(
-        &self,
-        mut events: BTreeMap<TaskId, VecDeque<Next>>,
-        last: &mut Option<TaskId>,
-    ) -> Result<Vec<Line>, StoreError> {
-        let mut tasks = self.with_payloads(&mut events, last).await?;
-        let bare: Vec<TaskId> = events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
+    /// The events of a page with their current tasks. If the tasks do not all fit in memory, the page ends earlier. Events of
+    /// deleted tasks are dropped.
+    pub(super) async fn lines(&self, page: &mut Page) -> Result<Vec<Line>, StoreError> {
+        let mut tasks = self.with_payloads(page).await?;
+        tasks.append(&mut page.ended);
+        let bare: Vec<TaskId> = page.events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
         for ids in bare.chunks(LOADED_AT_ONCE) {
             let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
             // Some stores load parameters and results as well.
             tasks.extend(loaded.map(Loaded::bare).map(|loaded| (loaded.task.id, loaded.task)));
         }
-        let lines = events.into_iter();
+        let lines = std::mem::take(&mut page.events).into_iter();
         let lines = lines.filter_map(|(id, events)| Some(Line { task: tasks.remove(&id)?, events }));
         Ok(lines.collect())
     }
 
-    /// The tasks of which a subscriber reads parameters and results. If they do not all fit in memory, the page ends before the
-    /// first one that is not loaded.
-    async fn with_payloads(
-        &self,
-        events: &mut BTreeMap<TaskId, VecDeque<Next>>,
-        last: &mut Option<TaskId>,
-    ) -> Result<BTreeMap<TaskId, Arc<Task>>, StoreError> {
+    /// The tasks of which a subscriber reads parameters and results, except those of the page that had ended. If they do not all
+    /// fit in memory, the page ends before the first one that is not loaded.
+    async fn with_payloads(&self, page: &mut Page) -> Result<BTreeMap<TaskId, Arc<Task>>, StoreError> {
         let reads =
             |next: &Next| self.subscribers.iter().any(|subscriber| subscriber.reads_payload(&next.event));
-        let are_read = events.iter().filter(|(_, events)| events.iter().any(reads));
-        let ids: Vec<TaskId> = are_read.map(|(id, _)| *id).collect();
-        let (mut tasks, mut done, mut bytes) = (BTreeMap::new(), 0, 0);
-        while done < ids.len() && bytes < PAYLOADS_MAX {
-            let some = &ids[done..ids.len().min(done + LOADED_AT_ONCE)];
-            let loaded = self.engine.store.load_first(some).await?;
-            done += loaded.len();
-            for Loaded { task, .. } in loaded.into_iter().flatten() {
+        let are_read = page.events.iter().filter(|(_, events)| events.iter().any(reads));
+        let ids = are_read.map(|(id, _)| *id).filter(|id| !page.ended.contains_key(id));
+        let ids: Vec<TaskId> = ids.collect();
+        let (mut tasks, mut portions, mut rest) = (BTreeMap::new(), Portions::default(), &ids[..]);
+        while !rest.is_empty()
+            && let Some(count) = portions.next()
+        {
+            let (some, behind) = rest.split_at(count.min(rest.len()));
+            let mut bytes = 0;
+            for Loaded { task, .. } in self.engine.store.load(some).await?.into_iter().flatten() {
                 bytes += task.payload_bytes();
                 tasks.insert(task.id, task);
             }
+            portions.add(some.len(), bytes);
+            rest = behind;
         }
-        if let Some(first) = ids.get(done) {
-            drop(events.split_off(first));
-            *last = events.keys().next_back().copied();
+        if let Some(first) = rest.first() {
+            drop(page.events.split_off(first));
+            page.last = page.events.keys().next_back().copied();
         }
         // Otherwise they would be loaded once more.
-        events.retain(|id, _| tasks.contains_key(id) || ids.binary_search(id).is_err());
+        page.events.retain(|id, _| tasks.contains_key(id) || ids.binary_search(id).is_err());
         Ok(tasks)
     }
 }

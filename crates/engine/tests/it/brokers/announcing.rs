@@ -3,12 +3,13 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
-use windlass_brokers::{Announcement, Message, Topic};
+use async_trait::async_trait;
+use windlass_brokers::{Announcement, BrokerError, Message, Topic};
 use windlass_core::{AlarmCommand, Event, Task, TaskId};
-use windlass_engine::services::{Janitor, OutboxRelay, Subscriber, TopicSubscriber, WriteEvent};
+use windlass_engine::services::{Janitor, OutboxRelay, Subscriber, TaskEvent, TopicSubscriber, WriteEvent};
 use windlass_store::{
     Retention,
     memory::{MemorySink, SharedStore},
@@ -131,6 +132,42 @@ fn a_long_backlog_is_announced_once() {
     (0..100).for_each(|_| announce(&world, &relay));
     let events: usize = ids.iter().map(|id| history(&world, *id).len()).sum();
     assert_eq!(broker.heard.lock().unwrap().len(), events);
+}
+
+/// Records whether tasks had ended when their events were announced.
+#[derive(Default)]
+struct Recorder(Mutex<BTreeMap<(TaskId, u64), bool>>);
+
+#[async_trait]
+impl Subscriber for Recorder {
+    fn place(&self) -> String {
+        "to a recorder".to_owned()
+    }
+
+    fn reads_payload(&self, _event: &Event) -> bool {
+        true
+    }
+
+    async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>> {
+        let ended = events.iter().map(|event| ((event.task.id, event.n), event.task.is_ended()));
+        self.0.lock().unwrap().extend(ended);
+        vec![Ok(()); events.len()]
+    }
+}
+
+#[test]
+fn events_are_announced_with_the_task_as_it_is_by_then() {
+    let (world, recorder) = (World::new(), Arc::new(Recorder::default()));
+    world.apply(flow("f", &["a"], 0));
+    let ids = [world.submit("f"), world.submit("f")];
+    let relay = OutboxRelay::new(world.engine.clone(), vec![recorder.clone()]).with_pages_of(1);
+    announce(&world, &relay);
+    // The page of the second task has been read.
+    work(&world, 2);
+    (0..10).for_each(|_| announce(&world, &relay));
+    let ended = recorder.0.lock().unwrap();
+    assert_eq!((ended[&(ids[0], 1)], ended[&(ids[1], 1)]), (false, true));
+    assert_eq!(ended.len(), ids.map(|id| history(&world, id).len()).iter().sum::<usize>());
 }
 
 #[test]

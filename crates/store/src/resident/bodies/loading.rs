@@ -7,9 +7,8 @@ use windlass_core::{
     planted::{Bug, is_planted},
 };
 
-use super::portions::Portions;
 use crate::{
-    port::{DamagedTask, Loaded, StoreError},
+    port::{DamagedTask, Loaded, Portions, StoreError},
     resident::{ReadTask, Resident, state::Inner},
 };
 

@@ -14,7 +14,6 @@
 //! there, or in memory.
 
 mod loading;
-mod portions;
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -3,7 +3,7 @@
 //!
 //! How many of a step have begun is not written elsewhere: it is how many rows there are, numbered without a gap.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rusqlite::{Connection, Row, Statement, params};
 use windlass_core::{Member, State};
@@ -23,9 +23,9 @@ pub(in crate::sqlite) const UPSERT_MEMBER: &str =
      ON CONFLICT (task, step, number) DO UPDATE SET state = ?4, checksum = ?5";
 
 /// The members of a task, in their order.
-pub(in crate::sqlite) fn select_members() -> String {
+pub(in crate::sqlite) static SELECT_MEMBERS: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {} FROM member WHERE task = ?1 ORDER BY step, number", Table::Member.select())
-}
+});
 
 /// Writes one member of the task with number `task`.
 pub(in crate::sqlite) fn write_member(
@@ -60,7 +60,7 @@ pub(in crate::sqlite) fn restore_members(
     state: &mut State,
     task: i64,
 ) -> Result<(), Fault> {
-    let mut statement = connection.prepare_cached(&select_members())?;
+    let mut statement = connection.prepare_cached(&SELECT_MEMBERS)?;
     let mut rows = statement.query([task])?;
     while let Some(row) = rows.next()? {
         restore(row, state)?;

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
-use windlass_core::{ADHOC_HASH_CHARS, ADHOC_PREFIX, Flow, Name};
+use windlass_core::{ADHOC_HASH_CHARS, ADHOC_PREFIX, Flow, Name, hex};
 
 use crate::flowfile::{self, FlowError, Format};
 use crate::http::{
@@ -85,7 +85,7 @@ fn name(flow: &Flow) -> Result<Name, Refused> {
     let document = serde_json::to_vec(&flowfile::document(flow))
         .map_err(|error| Refused::fault(format!("the flow cannot be written: {error}")))?;
     let hash = Sha256::digest(&document);
-    let hash: String = hash[..ADHOC_HASH_CHARS / 2].iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&hash[..ADHOC_HASH_CHARS / 2]);
     Name::new(&format!("{ADHOC_PREFIX}{hash}")).map_err(|error| Refused::fault(error.to_string()))
 }
 

@@ -43,13 +43,25 @@ fn write(raw: &RawValue, out: &mut String) -> serde_json::Result<()> {
             }
             out.push(']');
         }
-        Some(b'"') if text.contains('\\') => {
+        Some(b'"') if !is_canonical_string(text) => {
             let string: String = serde_json::from_str(text)?;
             out.push_str(&serde_json::to_string(&string)?);
         }
         _ => out.push_str(text),
     }
     Ok(())
+}
+
+/// Whether a string has no escapes but those that it would be written with.
+fn is_canonical_string(text: &str) -> bool {
+    let mut rest = text;
+    while let Some((_, escape)) = rest.split_once('\\') {
+        if !escape.starts_with(['"', '\\', 'b', 'f', 'n', 'r', 't']) {
+            return false;
+        }
+        rest = &escape[1..];
+    }
+    true
 }
 
 #[cfg(test)]
@@ -63,6 +75,12 @@ mod tests {
         assert_eq!(canonical(plain), plain);
         assert_eq!(canonical(other), plain);
         assert_eq!(canonical(r#"{"a":1,"a":2}"#), r#"{"a":2}"#);
+        let escaped = r#"["\"\\u002f\b\f\n\r\t","\u0000"]"#;
+        assert_eq!(canonical(escaped), escaped);
+        assert_eq!(
+            canonical(r#"["\u0022\/\u005cu002f\u0008\u000C\u000a\u000D\u0009","\u0000"]"#),
+            r#"["\"/\\u002f\b\f\n\r\t","\u0000"]"#
+        );
     }
 
     #[test]

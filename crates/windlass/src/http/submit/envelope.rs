@@ -1,7 +1,7 @@
 //! The body of `POST /v1/tasks` in another envelope than a request: read and refused by the same code.
 
 use sha2::{Digest as _, Sha256};
-use windlass_core::Actor;
+use windlass_core::{Actor, hex};
 use windlass_engine::{Submission, services::Unreadable};
 use windlass_store::Now;
 
@@ -43,5 +43,5 @@ impl From<Refused> for Unreadable {
 
 /// Ids of messages have any length and any characters.
 fn hashed(key: &str) -> String {
-    Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(key))
 }

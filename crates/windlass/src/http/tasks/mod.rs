@@ -26,7 +26,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
-use windlass_core::{Command, TaskId, Timestamp};
+use windlass_core::{Command, TaskId, Timestamp, hex};
 use windlass_store::Loaded;
 
 use crate::http::{
@@ -117,7 +117,7 @@ pub(crate) async fn show(
 fn tagged(headers: &HeaderMap, loaded: &Loaded, document: &impl Serialize) -> Response {
     let bytes = serde_json::to_vec(document).unwrap_or_default();
     let hash = Sha256::digest(&bytes);
-    let short: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let short = hex(&hash[..8]);
     let tag = format!("\"{}-{short}\"", loaded.task.state.events);
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let is_known = known

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
-use windlass_core::{Millis, Secret, Signature, Timestamp};
+use windlass_core::{Millis, Secret, Signature, Timestamp, hex};
 
 use crate::http::answer::problem::Refused;
 
@@ -104,7 +104,7 @@ fn plain(secret: &Secret, name: &str, headers: &HeaderMap, body: &[u8]) -> Resul
              hexadecimal"
         )));
     }
-    Ok(Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&Sha256::digest(body)))
 }
 
 fn mac(secret: &Secret) -> Hmac<Sha256> {

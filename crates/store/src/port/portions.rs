@@ -1,32 +1,34 @@
 //! Reading many tasks, each of which may be large.
 
-use super::LOADED_AT_ONCE;
+/// The number of tasks in the first portion: each may have parameters and results of a MiB.
+const FIRST: usize = 16;
 
 /// The maximum number of tasks in a portion. They may all be larger than those before.
-const TASKS_MAX: usize = 8 * LOADED_AT_ONCE;
+const TASKS_MAX: usize = 16 * FIRST;
 
 /// No portion follows once the parameters and results that were read have this size, in bytes.
 const BYTES_MAX: usize = 8 << 20;
 
 /// Reads tasks in portions: few large ones at once, and many small ones.
 #[derive(Debug, Default)]
-pub(super) struct Portions {
+pub struct Portions {
     tasks: usize,
     bytes: usize,
 }
 
 impl Portions {
     /// The maximum number of tasks to read next; `None` if memory holds enough.
-    pub(super) fn next(&self) -> Option<usize> {
+    #[must_use]
+    pub fn next(&self) -> Option<usize> {
         if self.tasks == 0 {
-            return Some(LOADED_AT_ONCE);
+            return Some(FIRST);
         }
         let fit = BYTES_MAX.saturating_sub(self.bytes).saturating_mul(self.tasks) / self.bytes.max(1);
         Some(fit.min(4 * self.tasks).min(TASKS_MAX)).filter(|fit| *fit > 0)
     }
 
     /// Records a portion of this many tasks, with this many bytes of parameters and results.
-    pub(super) fn add(&mut self, tasks: usize, bytes: usize) {
+    pub fn add(&mut self, tasks: usize, bytes: usize) {
         self.tasks += tasks;
         self.bytes += bytes;
     }
@@ -51,8 +53,8 @@ mod tests {
 
     #[test]
     fn many_small_tasks_are_read_at_once_and_few_large_ones() {
-        assert_eq!(read(0), (10, 1_000));
-        assert_eq!(read(300), (10, 1_000));
+        assert_eq!(read(0), (6, 1_000));
+        assert_eq!(read(300), (6, 1_000));
         assert_eq!(read(100_000), (3, 83));
         assert_eq!(read(1 << 20), (1, 16), "the first ones are read anyway");
     }
