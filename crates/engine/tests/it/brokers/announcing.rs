@@ -158,9 +158,9 @@ impl Subscriber for Recorder {
 #[test]
 fn events_are_announced_with_the_task_as_it_is_by_then() {
     let (world, recorder) = (World::new(), Arc::new(Recorder::default()));
+    let relay = OutboxRelay::new(world.engine.clone(), vec![recorder.clone()]).with_pages_of(1);
     world.apply(flow("f", &["a"], 0));
     let ids = [world.submit("f"), world.submit("f")];
-    let relay = OutboxRelay::new(world.engine.clone(), vec![recorder.clone()]).with_pages_of(1);
     announce(&world, &relay);
     // The page of the second task has been read.
     work(&world, 2);
