@@ -1,5 +1,5 @@
-//! Everything that must pass before a change lands, cheap things first. What only computes runs beside what mostly waits for
-//! servers, and gets the time of processors that the other leaves.
+//! Everything that must pass before a change lands, cheap things first. What computes runs beside what mostly waits, and gets the
+//! time of processors that the other leaves.
 
 use std::{panic::resume_unwind, path::Path, thread};
 
@@ -21,7 +21,7 @@ type Part = (&'static str, fn(&Workspace) -> anyhow::Result<()>);
 /// Everything that the program can have in it; `--all-features` would plant bugs for the simulator.
 const FULL: &str = "windlass/full";
 
-const PARTS: &[Part] = &[
+const FIRST: &[Part] = &[
     ("format", |workspace| workspace.run("cargo", &["fmt", "--all", "--check"])),
     ("edges", |workspace| edges::check(workspace)?.into_result()),
     ("style", |workspace| style::check(workspace)?.into_result()),
@@ -56,18 +56,17 @@ const PARTS: &[Part] = &[
         files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))
     }),
     ("tests", |workspace| tests::check(workspace, FULL)),
-    ("package", package::check),
-    ("drills", drill::check),
 ];
 
-/// Parts that run beside [`WAITING`] and those after it, one after the other. They have a build profile of their own.
+/// What mostly waits, for servers that are started and killed.
+const WAITING: &[Part] = &[("package", package::check), ("drills", drill::check)];
+
+/// What computes, in a process beside [`WAITING`]. It has another build profile: with the same one, drills would wait for what it
+/// compiles.
 const COMPUTING: &[Part] = &[
     ("instructions", |workspace| instructions::check(workspace)?.into_result()),
     ("simulation", sim::check),
 ];
-
-/// The first part that mostly waits.
-const WAITING: &str = "tests";
 
 /// An example may have a test of its own commands, which needs no server: `examples/NAME/test.sh`.
 fn is_test_of_example(path: &str) -> bool {
@@ -78,9 +77,13 @@ fn clippy(workspace: &Workspace, what: &[&str]) -> anyhow::Result<()> {
     workspace.run("cargo", &[&["clippy", "--locked"], what, &["--", "-D", "warnings"]].concat())
 }
 
+fn parts() -> impl Iterator<Item = &'static Part> {
+    [FIRST, WAITING, COMPUTING].into_iter().flatten()
+}
+
 /// The names of all parts.
 pub(crate) fn names() -> Vec<&'static str> {
-    PARTS.iter().chain(COMPUTING).map(|(name, _)| *name).collect()
+    parts().map(|(name, _)| *name).collect()
 }
 
 /// Runs all parts, or only these, and says at the end what was skipped.
@@ -88,11 +91,18 @@ pub(crate) fn run(workspace: Workspace, only: &[String]) -> anyhow::Result<()> {
     let skipped = Skipped::note(&workspace)?;
     let workspace = &workspace.noting_skips(skipped.path());
     let mut tally = Tally::default();
+    let run = |tally: &mut Tally, (name, part): &Part| tally.run(name, || part(workspace));
     if only.is_empty() {
-        run_all(workspace, &mut tally);
+        FIRST.iter().for_each(|part| run(&mut tally, part));
+        thread::scope(|scope| {
+            let computing = scope.spawn(|| lanes::run(vec![vec![computing(workspace)?]]));
+            WAITING.iter().for_each(|part| run(&mut tally, part));
+            let result = computing.join().unwrap_or_else(|panic| resume_unwind(panic));
+            tally.run("what computes", || result);
+        });
     } else {
-        let parts = PARTS.iter().chain(COMPUTING).filter(|(name, _)| only.iter().any(|only| only == name));
-        parts.for_each(|(name, part)| tally.run(name, || part(workspace)));
+        let chosen = parts().filter(|(name, _)| only.iter().any(|only| only == name));
+        chosen.for_each(|part| run(&mut tally, part));
     }
     let result = tally.into_result();
     if let Some(report) = skipped.report() {
@@ -101,25 +111,12 @@ pub(crate) fn run(workspace: Workspace, only: &[String]) -> anyhow::Result<()> {
     result
 }
 
-fn run_all(workspace: &Workspace, tally: &mut Tally) {
-    let waiting = PARTS.iter().position(|(name, _)| *name == WAITING).unwrap_or(PARTS.len());
-    let (before, beside) = PARTS.split_at(waiting);
-    before.iter().for_each(|(name, part)| tally.run(name, || part(workspace)));
-    thread::scope(|scope| {
-        let computing = scope.spawn(|| lanes::run(vec![vec![computing(workspace)?]]));
-        beside.iter().for_each(|(name, part)| tally.run(name, || part(workspace)));
-        let names: Vec<&str> = COMPUTING.iter().map(|(name, _)| *name).collect();
-        tally.run(&names.join(" and "), || computing.join().unwrap_or_else(|panic| resume_unwind(panic)));
-    });
-}
-
-/// The computing parts as a process that runs only while nothing else wants a processor.
+/// [`COMPUTING`] as a process that runs only while nothing else wants a processor.
 fn computing(workspace: &Workspace) -> anyhow::Result<Job> {
-    let names: Vec<&str> = COMPUTING.iter().map(|(name, _)| *name).collect();
     let mut command = workspace.command("chrt", &["--idle", "0"]);
     command.arg(std::env::current_exe()?).arg("ci");
-    for name in &names {
+    for (name, _) in COMPUTING {
         command.args(["--part", name]);
     }
-    Ok(Job { name: names.join(" and "), command })
+    Ok(Job { name: "what computes".to_owned(), command })
 }

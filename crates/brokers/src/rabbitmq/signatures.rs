@@ -48,6 +48,11 @@ impl Signatures {
         Ok(Self { publisher: Publisher::new(sending, Arc::clone(&asking)), asking, exchange })
     }
 
+    /// The queue of signatures that are sent to `key` after this time.
+    fn delay_queue(&self, key: &str, ms: u64) -> Queue {
+        Queue::new(format!("delay.{ms}.{}.{key}", self.exchange.name))
+    }
+
     /// Creates what a routing key needs, as clients do: a queue of the same name.
     async fn create(&self, key: &str) -> Result<(), BrokerError> {
         let queue = Queue { name: key.to_owned(), kind: Some(PLAIN.to_owned()) };
@@ -82,6 +87,11 @@ impl SignatureBroker for Signatures {
         true
     }
 
+    fn check(&self, queue: &str, at: Option<i64>) -> Result<(), BrokerError> {
+        kind::name(&Queue::new(queue))?;
+        at.and_then(ms_until).map_or(Ok(()), |ms| kind::name(&self.delay_queue(queue, ms)).map(drop))
+    }
+
     async fn send(&self, queue: &str, signature: &str, at: Option<i64>) -> Result<(), BrokerError> {
         let message =
             Message::new("", "", signature.to_owned()).with_header("content-type", "application/json");
@@ -93,7 +103,7 @@ impl SignatureBroker for Signatures {
         if let Some(ms) = at.and_then(ms_until) {
             // Where it goes then must be there.
             self.create(queue).await?;
-            let delay = Queue::new(format!("delay.{ms}.{}.{queue}", self.exchange.name));
+            let delay = self.delay_queue(queue, ms);
             // Each time: its time begins again.
             self.create_delay(&delay, queue, ms).await?;
             return publish(&Target::Queues, &delay.name).await;

@@ -166,9 +166,7 @@ impl Machinery {
             }
             match self.send_errors(refused, &state.error).await {
                 // The client is to hear of the failure anyway.
-                Err(error) if !error.is_passing() => {
-                    tracing::warn!(%error, "a signature that follows a failure cannot be sent");
-                }
+                Err(error) if !error.is_passing() => self.refuse_unsent(refused, &error).await?,
                 sent => sent?,
             }
             let uuid = refused.group().unwrap_or_default();
@@ -180,6 +178,18 @@ impl Machinery {
             let group = self.document(&uuid).await?;
             self.fail_chord(&uuid, group, &callback, state).await
         })
+    }
+
+    /// Fails those of the `OnError` of a refused signature that the broker does not accept.
+    async fn refuse_unsent(&self, refused: &Signature, error: &BrokerError) -> Result<(), BrokerError> {
+        tracing::warn!(%error, "a signature that follows a failure cannot be sent");
+        let uuid = refused.uuid().unwrap_or_default();
+        for (place, follows) in refused.on_error().unwrap_or_default().iter().enumerate() {
+            if !self.sent.has(&uuid, place) {
+                self.refuse(follows, &format!("it cannot be sent: {error}")).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Fails a chord, one of whose tasks has failed: its callback gets the reason as its state, and what follows its

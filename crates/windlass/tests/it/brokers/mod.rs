@@ -183,6 +183,10 @@ impl Far {
 
     /// The body of the first message of a queue.
     fn receive(broker: &str, queue: &str) -> String {
+        Self::receive_from(broker, &Queue::new(queue))
+    }
+
+    fn receive_from(broker: &str, queue: &Queue) -> String {
         let settings = ConsumerSettings {
             binding: None,
             group: "test".to_owned(),
@@ -192,9 +196,8 @@ impl Far {
         };
         block_on(async {
             let broker = windlass_brokers::connect(broker).unwrap();
-            let queue = Queue::new(queue);
             let receive = async || {
-                let mut consumer = broker.consume(&queue, &settings).await?;
+                let mut consumer = broker.consume(queue, &settings).await?;
                 consumer.receive(1, Duration::from_secs(10)).await
             };
             let mut received = Vec::new();

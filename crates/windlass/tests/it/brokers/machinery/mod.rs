@@ -28,6 +28,13 @@ impl Shop {
         Some(Self { site: configured(&section(&redis.url(), more)), redis })
     }
 
+    /// The same over another broker, with Redis for results.
+    fn over(broker: &str) -> Option<Self> {
+        let redis = Redis::start().unwrap()?;
+        let site = configured(&section(broker, &format!("backend = \"{}\"\n", redis.url())));
+        Some(Self { site, redis })
+    }
+
     fn send(&self, signature: &Value) {
         self.redis.ask(&["RPUSH", "machinery_tasks", &signature.to_string()]).unwrap();
     }
@@ -47,6 +54,11 @@ impl Shop {
         let state = self.ended(uuid);
         assert_eq!(state["State"], "SUCCESS", "{state}");
         state["Results"].clone()
+    }
+
+    fn fails(&self, uuid: &str, why: &str) {
+        let state = self.ended(uuid);
+        assert!(state["State"] == "FAILURE" && state["Error"].as_str().unwrap().contains(why), "{state}");
     }
 
     fn ttl(&self, key: &str) -> i64 {

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use windlass_testkit::{ElasticMq, Redis};
 
 use super::{
-    Shop, configured, section, send_the_example, signature, start_example_worker, whole,
-    workers_of_the_library_run_steps,
+    Shop, send_the_example, signature, start_example_worker, whole, workers_of_the_library_run_steps,
 };
 use crate::{
     brokers::{Far, PATIENCE},
@@ -14,15 +13,15 @@ use crate::{
 
 /// SQS, and a server for clients with the modules of the example. `None` where SQS or Redis is missing.
 fn shop() -> Option<(ElasticMq, Shop)> {
-    let (server, redis) = (ElasticMq::start().unwrap()?, Redis::start().unwrap()?);
-    let mut site = configured(&section(&server.url(), &format!("backend = \"{}\"\n", redis.url())));
-    start_example_worker(&mut site);
+    let server = ElasticMq::start().unwrap()?;
+    let mut shop = Shop::over(&server.url())?;
+    start_example_worker(&mut shop.site);
     // The library does not create queues.
     until_within(PATIENCE, "the queue is there", || {
         let answer = server.ask("Action=GetQueueUrl&QueueName=machinery_tasks").ok()?;
         answer.contains("GetQueueUrlResult").then_some(())
     });
-    Some((server, Shop { site, redis }))
+    Some((server, shop))
 }
 
 /// What the library has as its URLs.
@@ -73,14 +72,9 @@ fn what_follows_goes_to_its_queue_and_what_cannot_be_sent_fails() {
         told["UUID"] == "task_told" && why.as_str().unwrap().contains("cannot be a queue of SQS"),
         "{told}"
     );
-    for (uuid, why) in [
-        ("task_late", "900 s at most"),
-        ("task_far", "900 s at most"),
-        ("task_nowhere", "cannot be a queue of SQS"),
-    ] {
-        let state = shop.ended(uuid);
-        assert!(state["State"] == "FAILURE" && state["Error"].as_str().unwrap().contains(why), "{state}");
-    }
+    shop.fails("task_late", "900 s at most");
+    shop.fails("task_far", "900 s at most");
+    shop.fails("task_nowhere", "cannot be a queue of SQS");
 }
 
 #[test]
