@@ -155,6 +155,11 @@ impl Servers {
         self.seats[server].device.borrow().clone()
     }
 
+    /// The last time so far at which the device of any machine was full or slow.
+    pub(crate) fn disturbed_at(&self, world: &World) -> u64 {
+        (0..self.count()).map(|server| self.device(server).disturbed_at(world)).max().unwrap_or(0)
+    }
+
     /// Commits a transaction that enqueues a task.
     pub(super) fn enqueue(&self, id: TaskId, task: String) {
         if let Rows::Shared(rows) = &self.rows {

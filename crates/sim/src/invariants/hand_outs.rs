@@ -28,7 +28,7 @@ const BOUND_MS: u64 = 1_000;
 /// retries.
 const OPERATIONS: u64 = 60;
 
-/// The most operations of the store for each attempt of the same queue that is handed out before (world 1796001592877504).
+/// The maximum number of store operations for each attempt that the same queue hands out earlier (world 1796001592877504).
 const OPERATIONS_EACH: u64 = 4;
 
 /// Polls follow each other: a worker without one for no longer than this is in touch all the time.
@@ -43,7 +43,7 @@ const LOOK_EVERY_MS: u64 = 20;
 pub(super) struct HandOuts {
     applies: bool,
     bound: u64,
-    /// What is added to the bound for each attempt that is handed out before.
+    /// What is added to the bound for each attempt that is handed out earlier.
     bound_each: u64,
     workers: Vec<Worker>,
     waiting: BTreeMap<(TaskId, ActKey), Waiting>,
@@ -169,19 +169,17 @@ impl HandOuts {
     /// Checks which workers are in touch, and how long work has waited for them.
     fn look(&mut self, truth: &Truth, world: &World) -> Result<(), Violation> {
         let now = world.now();
-        let servers = 0..world.servers.count();
         let runs =
             |server: usize| world.servers.live(server).is_some() && !world.is_paused(Host::Server(server));
         if world.is_calm() {
             self.calm_at.get_or_insert(now);
         }
         let is_healed = !self.cut_off || self.calm_at.is_some_and(|at| now - at > HEALED_AFTER_MS);
-        if !is_healed || servers.clone().any(|server| !runs(server)) {
+        if !is_healed || (0..world.servers.count()).any(|server| !runs(server)) {
             self.disturbed_at = now;
         }
-        // It may have been slow and have recovered since the last look.
-        let devices = servers.map(|server| world.servers.device(server).disturbed_at(world));
-        self.disturbed_at = devices.fold(self.disturbed_at, u64::max);
+        // A disk may have been slow and have recovered since the last look.
+        self.disturbed_at = self.disturbed_at.max(world.servers.disturbed_at(world));
         for (index, worker) in self.workers.iter_mut().enumerate() {
             let host = Host::Worker(index);
             if !world.is_paused(host) && world.network.is_heard(host, runs) {

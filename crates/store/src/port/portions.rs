@@ -1,10 +1,7 @@
 //! Reading many tasks, each of which may be large.
 
-/// The number of tasks in the first portion: each may have parameters and results of a MiB.
-const FIRST: usize = 16;
-
 /// The maximum number of tasks in a portion. They may all be larger than those before.
-const TASKS_MAX: usize = 16 * FIRST;
+const TASKS_MAX: usize = 16 * Portions::FIRST;
 
 /// No portion follows once the parameters and results that were read have this size, in bytes.
 const BYTES_MAX: usize = 8 << 20;
@@ -17,11 +14,14 @@ pub struct Portions {
 }
 
 impl Portions {
+    /// The number of tasks in the first portion. Each task may have 1 MiB of parameters and results.
+    pub const FIRST: usize = 16;
+
     /// The maximum number of tasks to read next; `None` if memory holds enough.
     #[must_use]
     pub fn next(&self) -> Option<usize> {
         if self.tasks == 0 {
-            return Some(FIRST);
+            return Some(Self::FIRST);
         }
         let fit = BYTES_MAX.saturating_sub(self.bytes).saturating_mul(self.tasks) / self.bytes.max(1);
         Some(fit.min(4 * self.tasks).min(TASKS_MAX)).filter(|fit| *fit > 0)

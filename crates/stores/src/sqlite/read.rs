@@ -97,8 +97,8 @@ pub(super) struct Link {
 pub(super) static SELECT_HISTORY: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM history WHERE seq = ?1", Table::History.select()));
 
-/// Reads the row `seq` of the history of the task with number `task` by [`SELECT_HISTORY`], and with it what `payload`
-/// reads.
+/// Reads the row `seq` of the history with [`SELECT_HISTORY`]. It must be of the task with number `task`. Returns also what
+/// `payload` reads.
 pub(super) fn history_row<T>(
     select: &mut Statement<'_>,
     task: i64,

@@ -21,8 +21,9 @@ pub(super) struct Page {
     pub(super) last: Option<TaskId>,
     /// The events to announce, by task.
     pub(super) events: BTreeMap<TaskId, VecDeque<Next>>,
-    /// The tasks of these events that had ended when the page was read, and of which a subscriber reads parameters and results.
-    /// The others are read when their events are announced: they may have ended by then.
+    /// The tasks that had ended when the page was read, if a subscriber reads their parameters and results. If such a task is
+    /// rolled back with its parent, a later event says so. The others are read when their events are announced: they may have
+    /// ended by then.
     pub(super) ended: BTreeMap<TaskId, Arc<Task>>,
     /// Changes of which all events were confirmed before.
     pub(super) announced: Vec<Announced>,
@@ -74,8 +75,8 @@ impl OutboxRelay {
         Ok(page)
     }
 
-    /// The events of a page with their current tasks. If the tasks do not all fit in memory, the page ends earlier. Events of
-    /// deleted tasks are dropped.
+    /// The events of a page with their current tasks. If not all tasks fit in memory, the page ends earlier. Events of deleted
+    /// tasks are dropped.
     pub(super) async fn lines(&self, page: &mut Page) -> Result<Vec<Line>, StoreError> {
         let mut tasks = self.with_payloads(page).await?;
         tasks.append(&mut page.ended);
@@ -90,8 +91,8 @@ impl OutboxRelay {
         Ok(lines.collect())
     }
 
-    /// The tasks of which a subscriber reads parameters and results, except those of the page that had ended. If they do not all
-    /// fit in memory, the page ends before the first one that is not loaded.
+    /// Loads the tasks whose parameters and results a subscriber reads, except those in `page.ended`. If not all of them fit in
+    /// memory, the page ends before the first one that is not loaded.
     async fn with_payloads(&self, page: &mut Page) -> Result<BTreeMap<TaskId, Arc<Task>>, StoreError> {
         let reads =
             |next: &Next| self.subscribers.iter().any(|subscriber| subscriber.reads_payload(&next.event));

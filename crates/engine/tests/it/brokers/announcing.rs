@@ -162,7 +162,7 @@ fn events_are_announced_with_the_task_as_it_is_by_then() {
     world.apply(flow("f", &["a"], 0));
     let ids = [world.submit("f"), world.submit("f")];
     announce(&world, &relay);
-    // The page of the second task has been read.
+    // The relay has read the page of the second task ahead.
     work(&world, 2);
     (0..10).for_each(|_| announce(&world, &relay));
     let ended = recorder.0.lock().unwrap();

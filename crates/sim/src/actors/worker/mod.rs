@@ -174,7 +174,7 @@ impl Worker {
                         let AttemptId { task, key, attempt: number, claim } = id;
                         let queue = attempt.module().map_or("", |queue| &**queue);
                         format!(
-                            "task {task}: worker {worker} is given {key:?} attempt {number} of the queue {queue}, claim {claim:x}"
+                            "task {task}: worker {worker} is given {key:?} attempt {number} from queue {queue}, claim {claim:x}"
                         )
                     });
                     live.world.see(Seen::Given { worker, seq, id });

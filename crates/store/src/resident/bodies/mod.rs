@@ -23,10 +23,10 @@ use windlass_core::{
 };
 
 use super::{BodyPolicy, ReadTask, RestPolicy, TaskRow, entry::Entry, rest::Leaves, scheduler::Scheduler};
-use crate::port::{Loaded, TaskChange};
+use crate::port::{Loaded, Portions, TaskChange};
 
 /// Tasks read at once where memory is to hold few.
-pub(super) const LOADED_AT_ONCE: usize = 16;
+pub(super) const LOADED_AT_ONCE: usize = Portions::FIRST;
 
 /// The account of all bodies in memory.
 #[derive(Debug, Default)]

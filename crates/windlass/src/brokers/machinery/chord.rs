@@ -180,7 +180,7 @@ impl Machinery {
         })
     }
 
-    /// Fails those of the `OnError` of a refused signature that the broker does not accept.
+    /// Fails each `OnError` of a refused signature that the broker did not accept.
     async fn refuse_unsent(&self, refused: &Signature, error: &BrokerError) -> Result<(), BrokerError> {
         tracing::warn!(%error, "a signature that follows a failure cannot be sent");
         let uuid = refused.uuid().unwrap_or_default();

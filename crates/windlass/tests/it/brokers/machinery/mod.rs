@@ -117,6 +117,11 @@ fn signature(uuid: &str, name: &str, fields: Value) -> Value {
     signature
 }
 
+/// The signature `task_a` of an addition with the result 42, and what follows its success.
+fn addition_before(follows: &[Value]) -> Value {
+    signature("task_a", "add", json!({ "Args": [whole(40), whole(2)], "OnSuccess": follows }))
+}
+
 fn whole(value: i64) -> Value {
     json!({ "Type": "int64", "Value": value })
 }

@@ -7,8 +7,8 @@ use windlass_brokers::Queue;
 use windlass_testkit::{RabbitMq, machinery};
 
 use super::{
-    Shop, configured, kill_all, restart_server, section, send_the_example, signature, start_example_worker,
-    whole, workers_of_the_library_run_steps,
+    Shop, addition_before, configured, kill_all, restart_server, section, send_the_example, signature,
+    start_example_worker, whole, workers_of_the_library_run_steps,
 };
 use crate::{
     brokers::{Far, PATIENCE, block_on},
@@ -74,18 +74,11 @@ fn what_follows_and_can_have_no_queue_fails() {
     let follows = |uuid: &str, queue: &str, eta: &str| {
         signature(uuid, "report", json!({ "RoutingKey": queue, "ETA": eta }))
     };
-    let first = signature(
-        "task_a",
-        "add",
-        json!({
-            "Args": [whole(40), whole(2)],
-            "OnSuccess": [
-                follows("task_long", &"q".repeat(256), "2020-01-01T00:00:00Z"),
-                follows("task_delayed", &"q".repeat(250), "2099-01-01T00:00:00Z"),
-                follows("task_reserved", "amq.queue", "2020-01-01T00:00:00Z"),
-            ]
-        }),
-    );
+    let first = addition_before(&[
+        follows("task_long", &"q".repeat(256), "2020-01-01T00:00:00Z"),
+        follows("task_delayed", &"q".repeat(250), "2099-01-01T00:00:00Z"),
+        follows("task_reserved", "amq.queue", "2020-01-01T00:00:00Z"),
+    ]);
     send(&url, &first);
     assert_eq!(shop.results("task_a"), json!([whole(42)]));
     shop.fails("task_long", "more than 255 bytes");

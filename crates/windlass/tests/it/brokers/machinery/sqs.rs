@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use windlass_testkit::{ElasticMq, Redis};
 
 use super::{
-    Shop, send_the_example, signature, start_example_worker, whole, workers_of_the_library_run_steps,
+    Shop, addition_before, send_the_example, signature, start_example_worker, whole,
+    workers_of_the_library_run_steps,
 };
 use crate::{
     brokers::{Far, PATIENCE},
@@ -41,24 +42,17 @@ fn what_follows_goes_to_its_queue_and_what_cannot_be_sent_fails() {
     let follows = |uuid: &str, queue: &str, eta: Value| {
         signature(uuid, "report", json!({ "RoutingKey": queue, "ETA": eta, "BrokerMessageGroupId": "g" }))
     };
-    let first = signature(
-        "task_a",
-        "add",
-        json!({
-            "Args": [whole(40), whole(2)],
-            "OnSuccess": [
-                follows("task_late", "reports", json!("2099-01-01T00:00:00Z")),
-                follows("task_far", "reports", json!("9999-01-01T00:00:00Z")),
-                signature(
-                    "task_nowhere",
-                    "report",
-                    json!({ "RoutingKey": "a.b", "OnError": [follows("task_told", "errors", Value::Null)] }),
-                ),
-                follows("task_b", "reports", Value::Null),
-                follows("task_c", "reports.fifo", json!("2099-01-01T00:00:00Z")),
-            ]
-        }),
-    );
+    let first = addition_before(&[
+        follows("task_late", "reports", json!("2099-01-01T00:00:00Z")),
+        follows("task_far", "reports", json!("9999-01-01T00:00:00Z")),
+        signature(
+            "task_nowhere",
+            "report",
+            json!({ "RoutingKey": "a.b", "OnError": [follows("task_told", "errors", Value::Null)] }),
+        ),
+        follows("task_b", "reports", Value::Null),
+        follows("task_c", "reports.fifo", json!("2099-01-01T00:00:00Z")),
+    ]);
     Far::publish(&server.url(), "machinery_tasks", &[&first.to_string()]);
     assert_eq!(shop.results("task_a"), json!([whole(42)]));
     for (queue, uuid) in [("reports", "task_b"), ("reports.fifo", "task_c")] {
