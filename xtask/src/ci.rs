@@ -59,7 +59,10 @@ const FIRST: &[Part] = &[
 ];
 
 /// What mostly waits, for servers that are started and killed.
-const WAITING: &[Part] = &[("package", package::check), ("drills", drill::check)];
+const WAITING: &[Part] = &[
+    ("package", |workspace| package::check(workspace, &tests::program(workspace, FULL)?)),
+    ("drills", |workspace| drill::check(workspace, &tests::program(workspace, FULL)?)),
+];
 
 /// What computes, in a process beside [`WAITING`]. It has another build profile: with the same one, drills would wait for what it
 /// compiles.

@@ -14,6 +14,9 @@ use anyhow::{Context as _, ensure};
 /// How many of the last lines of a failed job's output are repeated in the error.
 const LAST_LINES: usize = 8;
 
+/// How many panics are, which come before.
+const PANICS_MAX: usize = 4;
+
 /// A command with a name for people.
 pub(crate) struct Job {
     pub(crate) name: String,
@@ -24,7 +27,7 @@ pub(crate) struct Job {
 /// stop the others.
 ///
 /// # Errors
-/// When a job failed; the message names all of them, with the last lines of their output.
+/// When a job failed; the message names all of them, with the panics and the last lines of their output.
 pub(crate) fn run(lanes: Vec<Vec<Job>>) -> anyhow::Result<()> {
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -63,17 +66,22 @@ fn run_one(job: Job) -> anyhow::Result<()> {
     io::copy(&mut File::open(output.path())?, &mut stdout)?;
     writeln!(stdout, "--- {name}: {status} after {:.1} s", begun.elapsed().as_secs_f64())?;
     drop(stdout);
-    ensure!(status.success(), "{status}: {}", last_lines(&fs::read(output.path())?));
+    ensure!(status.success(), "{status}: {}", why(&fs::read(output.path())?));
     Ok(())
 }
 
-/// The last lines with text, in one line.
-fn last_lines(output: &[u8]) -> String {
+/// Where a program panicked and its messages, and the last lines with text; in one line. A failed test may print a server's log
+/// after its panic.
+fn why(output: &[u8]) -> String {
     let output = String::from_utf8_lossy(output);
-    let mut lines: Vec<&str> =
-        output.lines().rev().filter(|line| !line.trim().is_empty()).take(LAST_LINES).collect();
-    lines.reverse();
-    lines.join(" | ")
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = lines.len().saturating_sub(LAST_LINES);
+    let panics = lines[..last]
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| line.starts_with("thread '") && line.contains(" panicked at "));
+    let panics = panics.take(PANICS_MAX).flat_map(|(at, _)| &lines[at..(at + 2).min(last)]);
+    panics.chain(&lines[last..]).copied().collect::<Vec<_>>().join(" | ")
 }
 
 #[cfg(test)]
@@ -105,6 +113,17 @@ mod tests {
         assert_eq!(
             run(lanes).unwrap_err().to_string(),
             "failed: fails: exit status: 3: 14 | 15 | 16 | 17 | 18 | 19 | 20 | broken"
+        );
+    }
+
+    #[test]
+    fn a_panic_is_told_whatever_was_printed_after_it() {
+        let script =
+            "echo \"thread 'a::b' (7) panicked at x.rs:3:1:\"; echo 'left is not right'; seq 40; exit 101";
+        assert_eq!(
+            run(vec![vec![shell("tests", script)]]).unwrap_err().to_string(),
+            "failed: tests: exit status: 101: thread 'a::b' (7) panicked at x.rs:3:1: | left is not right | \
+             33 | 34 | 35 | 36 | 37 | 38 | 39 | 40"
         );
     }
 }

@@ -22,7 +22,7 @@ mod tally;
 mod tests;
 mod workspace;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -56,7 +56,7 @@ enum Chore {
     Site {
         /// Folder to write to; it is replaced
         #[arg(long, value_name = "FOLDER", default_value = "target/site")]
-        out: std::path::PathBuf,
+        out: PathBuf,
         /// Address of the repository, for links to its sources, such as https://HOST/OWNER/NAME/blob/main
         #[arg(long, value_name = "URL")]
         repository: Option<String>,
@@ -65,7 +65,7 @@ enum Chore {
     Package {
         /// Folder to write to
         #[arg(long, value_name = "FOLDER", default_value = "target/package")]
-        out: std::path::PathBuf,
+        out: PathBuf,
         /// Build an unoptimised program, install its package in a folder, start the server, and remove it again
         #[arg(long)]
         check: bool,
@@ -104,6 +104,9 @@ enum Chore {
         /// `leader-kill` on this coordinator only
         #[arg(long, value_enum)]
         coordinator: Option<drill::Coordinator>,
+        /// The program that servers and workers run; without it, one that is built now
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
     },
     /// Run every drill in its long form, then the simulator for an hour
     Soak(soak::SoakArgs),
@@ -130,7 +133,7 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Style { bless: true } => style::bless(&workspace),
         Chore::Style { bless: false } => style::check(&workspace)?.into_result(),
         Chore::Site { out, repository } => site::build(&workspace, &out, repository.as_deref()),
-        Chore::Package { check: true, .. } => package::check(&workspace),
+        Chore::Package { check: true, .. } => package::check(&workspace, &workspace.build_full(&[])?),
         Chore::Package { out, check: false } => {
             let program = workspace.build_full(&["--release"])?;
             println!("{}", package::build(&workspace, &program, &out, package::Compression::Xz)?.display());
@@ -141,9 +144,10 @@ fn run(chore: Chore) -> anyhow::Result<()> {
         Chore::Instructions { bless: true } => instructions::bless(&workspace),
         Chore::Instructions { bless: false } => instructions::check(&workspace)?.into_result(),
         Chore::Sim { arguments } => sim::run(&workspace, &arguments),
-        Chore::Drill { name, long, store, broker, coordinator } => {
+        Chore::Drill { name, long, store, broker, coordinator, program } => {
             let length = if long { drill::Length::Long } else { drill::Length::Short };
-            drill::run_on(&workspace, &name, length, drill::On { database: store, broker, coordinator })
+            let on = drill::On { database: store, broker, coordinator };
+            drill::run_on(&workspace, program, &name, length, on)
         }
         Chore::Soak(args) => soak::run(&workspace, &args),
         Chore::DrillHand(args) => drill::run_hand(&args),

@@ -139,12 +139,10 @@ fn sbom(workspace: &Workspace) -> anyhow::Result<Value> {
     Ok(json!({ "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": components }))
 }
 
-/// Builds the package of a program that is built for tests, installs it in a folder, starts the server as its unit does, and
-/// removes the package.
-pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
-    let program = workspace.build_full(&[])?;
+/// Builds the package of this program, installs it in a folder, starts the server as its unit does, and removes the package.
+pub(crate) fn check(workspace: &Workspace, program: &Path) -> anyhow::Result<()> {
     let dir = tempfile::tempdir()?;
-    let package = build(workspace, &program, dir.path(), Compression::None)?;
+    let package = build(workspace, program, dir.path(), Compression::None)?;
     let root = dir.path().join("root");
     for folder in ["info", "updates", "triggers"] {
         fs::create_dir_all(root.join("var/lib/dpkg").join(folder))?;

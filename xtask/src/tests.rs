@@ -32,21 +32,39 @@ struct Profile {
     test: bool,
 }
 
+/// What all tests are compiled with, as arguments of Cargo.
+fn what(features: &str) -> [&str; 4] {
+    ["--locked", "--workspace", "--features", features]
+}
+
+/// Compiles all tests, and the programs that they run.
+fn compile(workspace: &Workspace, features: &str) -> anyhow::Result<Vec<Artifact>> {
+    let compile = ["test", "--no-run", "--message-format", "json-render-diagnostics"];
+    let compiled = workspace.output_shown("cargo", &[&compile[..], &what(features)].concat())?;
+    Ok(compiled.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Where the program is that the tests run. After them it is there already; one that is built without the tests has other
+/// features in its dependencies, so most of them are compiled again.
+pub(crate) fn program(workspace: &Workspace, features: &str) -> anyhow::Result<PathBuf> {
+    let is_program = |artifact: &Artifact| {
+        artifact.target.as_ref().is_some_and(|target| target.name == "windlass")
+            && artifact.profile.as_ref().is_some_and(|profile| !profile.test)
+    };
+    let mut artifacts = compile(workspace, features)?.into_iter().filter(is_program);
+    artifacts.find_map(|artifact| artifact.executable).context("the tests run no program")
+}
+
 /// Compiles and runs all tests, those in documentation included.
 pub(crate) fn check(workspace: &Workspace, features: &str) -> anyhow::Result<()> {
-    let what = ["--locked", "--workspace", "--features", features];
-    let compiled = workspace.output_shown(
-        "cargo",
-        &[&["test", "--no-run", "--message-format", "json-render-diagnostics"], &what[..]].concat(),
-    )?;
+    let compiled = compile(workspace, features)?;
     let metadata = Metadata::load(workspace)?;
     let packages: BTreeMap<PathBuf, &str> =
         metadata.members().map(|package| (package.manifest().to_owned(), package.name.as_str())).collect();
     // They wait more than they compute.
     let threads = 2 * std::thread::available_parallelism()?.get();
     let mut jobs = Vec::new();
-    for line in compiled.lines() {
-        let Ok(artifact) = serde_json::from_str::<Artifact>(line) else { continue };
+    for artifact in compiled {
         let (Some(manifest), Some(target), Some(program)) =
             (artifact.manifest_path, artifact.target, artifact.executable)
         else {
@@ -64,7 +82,7 @@ pub(crate) fn check(workspace: &Workspace, features: &str) -> anyhow::Result<()>
         command.env("RUST_TEST_THREADS", threads.to_string());
         jobs.push(Job { name: format!("tests of {package}: {}", target.name), command });
     }
-    let doc = workspace.command("cargo", &[&["test", "--doc"], &what[..]].concat());
+    let doc = workspace.command("cargo", &[&["test", "--doc"], &what(features)[..]].concat());
     jobs.push(Job { name: "tests in documentation".to_owned(), command: doc });
     lanes::run(vec![jobs])
 }

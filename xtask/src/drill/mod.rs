@@ -32,6 +32,8 @@ pub(crate) use hand::{HandArgs, run as run_hand};
 pub(crate) use leader_kill::Coordinator;
 pub(crate) use servers::Database;
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Result, bail, ensure};
 
 use crate::{
@@ -90,26 +92,28 @@ const LANES: [&[&str]; 2] = [
     &["broker-kill", "broker-wipe", "leader-kill"],
 ];
 
-/// Runs all drills in their short form.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+/// Runs all drills in their short form, with this program.
+pub(crate) fn check(workspace: &Workspace, program: &Path) -> Result<()> {
     let is_in_lane = |name: &&str| LANES.iter().any(|lane| lane.contains(name));
     let (in_lanes, alone): (Vec<_>, Vec<_>) = names().into_iter().partition(is_in_lane);
     ensure!(in_lanes.len() == LANES.concat().len(), "a drill in a lane has no such name");
-    let alone = lanes::run(vec![alone.into_iter().map(|name| job(workspace, name)).collect()]);
-    let lane = |lane: &&[&str]| lane.iter().map(|name| job(workspace, name)).collect();
+    let alone = lanes::run(vec![alone.into_iter().map(|name| job(workspace, program, name)).collect()]);
+    let lane = |lane: &&[&str]| lane.iter().map(|name| job(workspace, program, name)).collect();
     let together = lanes::run(LANES.iter().map(lane).collect());
     alone.and(together)
 }
 
 /// A drill in a process of its own.
-fn job(workspace: &Workspace, name: &str) -> Job {
-    Job { name: format!("drill {name}"), command: workspace.command("cargo", &["xtask", "drill", name]) }
+fn job(workspace: &Workspace, program: &Path, name: &str) -> Job {
+    let mut command = workspace.command("cargo", &["xtask", "drill", name, "--program"]);
+    command.arg(program);
+    Job { name: format!("drill {name}"), command }
 }
 
 /// Runs the drill `name`; those on databases on each. Fails when something was lost, ran twice, or could not be
 /// measured.
 pub(crate) fn run(workspace: &Workspace, name: &str, length: Length) -> Result<()> {
-    run_on(workspace, name, length, On::default())
+    run_on(workspace, None, name, length, On::default())
 }
 
 /// What a drill that is about products is to be about; nothing = all of them.
@@ -123,8 +127,14 @@ pub(crate) struct On {
     pub(crate) coordinator: Option<Coordinator>,
 }
 
-/// The same on one product, where the drill is about products.
-pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) -> Result<()> {
+/// The same on one product, where the drill is about products, and with this program instead of one that is built now.
+pub(crate) fn run_on(
+    workspace: &Workspace,
+    program: Option<PathBuf>,
+    name: &str,
+    length: Length,
+    on: On,
+) -> Result<()> {
     let On { database, broker, coordinator } = on;
     ensure!(
         database.is_none() || ["servers", "balancer", "database-away"].contains(&name),
@@ -141,7 +151,7 @@ pub(crate) fn run_on(workspace: &Workspace, name: &str, length: Length, on: On) 
     if name == "power-cut" {
         return power_cut::run(workspace, length);
     }
-    let program = workspace.build_full(length.options())?;
+    let program = program.map_or_else(|| workspace.build_full(length.options()), Ok)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match name {

@@ -198,20 +198,23 @@ impl Drop for Site {
     }
 }
 
-/// Asks until it is so: the processes of a site go on by themselves.
+/// Asks until it is so, after pauses that grow: the processes of a site go on by themselves, and each question may start a program.
 pub(super) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     until_within(PATIENCE, what, ask)
 }
 
 /// The same, for what takes longer: servers that divide their queues among consumers again, on a busy machine.
 pub(super) fn until_within<T>(patience: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    const PAUSE_MAX: Duration = Duration::from_millis(160);
     let began = Instant::now();
+    let mut pause = Duration::from_millis(10);
     loop {
         if let Some(found) = ask() {
             return found;
         }
         assert!(began.elapsed() < patience, "{what}: not after {patience:?}");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSE_MAX);
     }
 }
 

@@ -147,24 +147,33 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// The numbers of the servers that have a connection to the broker now.
+    /// The numbers of the servers that have a connection to the broker now. What their sockets are is read before: while that is
+    /// read, one server can close its connection and the next one can open its own.
     pub(super) fn connected(&self) -> Vec<usize> {
-        (0..self.pids.len()).filter(|number| is_connected(self.pids[*number], self.port)).collect()
+        let sockets: Vec<HashSet<String>> = self.pids.iter().map(|pid| sockets_of(*pid)).collect();
+        let established = established(self.port);
+        (0..sockets.len()).filter(|number| !sockets[*number].is_disjoint(&established)).collect()
     }
 }
 
-/// Whether a process has a connection to this port of this machine.
-fn is_connected(pid: u32, port: u16) -> bool {
+/// The sockets of a process, by inode.
+fn sockets_of(pid: u32) -> HashSet<String> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    let inode =
+        |target: PathBuf| Some(target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    targets.filter_map(inode).collect()
+}
+
+/// The sockets of this machine that are connected to this port, by inode.
+fn established(port: u16) -> HashSet<String> {
     const ESTABLISHED: &str = "01";
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let to_port = format!(":{port:04X}");
     let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let sockets: HashSet<PathBuf> = rows
-        .filter(|row| row[2].ends_with(&to_port) && row[3] == ESTABLISHED)
-        .map(|row| format!("socket:[{}]", row[9]).into())
-        .collect();
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| sockets.contains(&file))
+    rows.filter(|row| row[2].ends_with(&to_port) && row[3] == ESTABLISHED)
+        .map(|row| row[9].to_owned())
+        .collect()
 }
 
 /// Sends messages with these ids, one after the other.
