@@ -336,7 +336,8 @@ impl Lock {
     }
 
     /// Whether this owner holds the lock or waits for it.
-    fn has(&self, owner: &LockOwner) -> bool {
+    #[must_use]
+    pub fn has(&self, owner: &LockOwner) -> bool {
         self.holder.is_some_and(|holder| holder.owner == *owner) || self.positions.contains_key(owner)
     }
 

@@ -57,6 +57,7 @@ impl Bug {
         Self::LeaseTakenEarly,
         Self::ServiceFenceReused,
         Self::QueueOrderIgnored,
+        Self::JoinNotAwaited,
         Self::WrongHolderNamed,
         Self::WorkersSaidMissing,
         Self::QueuePauseNotTold,

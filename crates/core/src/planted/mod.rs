@@ -132,6 +132,8 @@ pub enum Bug {
     ServiceFenceReused,
     /// The tasks of an exclusive queue are served in the order in which their requests arrive.
     QueueOrderIgnored,
+    /// A repeated submit is answered although its task has not joined its exclusive queue.
+    JoinNotAwaited,
     /// The child task of a retry is the one that failed.
     ChildOfBefore,
     /// A cancelled child task does not report its end to its parent.

@@ -10,11 +10,14 @@
 //! the state it is based on is on disk. If a change conflicts, only its own items are decided again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
-use windlass_core::{LockCommand, Message};
+use windlass_core::{
+    LockCommand, Message, TaskId,
+    planted::{Bug, is_planted},
+};
 use windlass_store::{Change, Envelope, Now, Outcome, StoreError};
 
 use crate::{
@@ -32,6 +35,9 @@ use crate::{
 
 /// The maximum number of items in one batch.
 const BATCH_ITEMS_MAX: usize = 4096;
+
+/// The maximum number of undelivered messages among which a submit looks for the one of an existing task.
+const UNDELIVERED_MAX: usize = 20_000;
 
 /// The maximum number of rounds in which items are decided again after a conflict.
 const ROUNDS_MAX: usize = 8;
@@ -80,9 +86,9 @@ impl Committer {
             .flat_map(|(index, operation)| (0..operation.items.len()).map(move |item| (index, item)))
             .filter(|place| replies[place.0][place.1].is_none())
             .collect();
-        let count = open.len();
+        let asked = open.clone();
         let mut put_off = BTreeSet::new();
-        let mut joins: BTreeMap<usize, Vec<Envelope>> = BTreeMap::new();
+        let mut joins: BTreeMap<Place, Envelope> = BTreeMap::new();
         let (mut fault, mut deposed, mut basis) = (None, Vec::new(), Basis::Known);
         let mut along = self.engine.take_along();
         let mut rounds = 0;
@@ -93,9 +99,7 @@ impl Committer {
                 Ok(left) => {
                     open = left.again;
                     put_off.extend(left.put_off);
-                    for ((operation, _), join) in left.joins {
-                        joins.entry(operation).or_default().push(join);
-                    }
+                    joins.extend(left.joins);
                 }
                 // Nothing of this round is committed. The others go on without the service.
                 Err(StoreError::LeaseLost) => {
@@ -114,31 +118,39 @@ impl Committer {
             }
             basis = Basis::Stored;
         }
+        if let Err((places, error)) = self.join_existing(&operations, &asked, &mut replies, &mut joins).await
+        {
+            open.extend(places);
+            fault = Some(error);
+        }
+        let mut joining: BTreeMap<usize, Vec<Envelope>> = BTreeMap::new();
+        for ((operation, _), join) in joins {
+            joining.entry(operation).or_default().push(join);
+        }
         // Callers that receive a reply may claim attempts as well, with the time at which they called.
         let now = self.engine.latest.not_before(clock());
         // Changes that an earlier round has committed are final, and their operations get the matching replies.
         let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
         let deposed: BTreeSet<usize> = deposed.into_iter().map(|(operation, _)| operation).collect();
-        self.engine.counts.batch(count - put_off.len());
+        self.engine.counts.batch(asked.len() - put_off.len());
         let put_off: BTreeSet<usize> = put_off.into_iter().map(|(operation, _)| operation).collect();
         let mut back = Vec::new();
         for (index, (mut operation, replies)) in operations.into_iter().zip(replies).enumerate() {
-            let asked = operation.items.len() - operation.added;
             let fault = match deposed.contains(&index) {
                 true => Some(&StoreError::LeaseLost),
                 false => fault.as_ref(),
             };
             let has_failed = fault.is_some() && (unsettled.contains(&index) || deposed.contains(&index));
-            let waits = put_off.contains(&index) || joins.contains_key(&index);
+            let waits = put_off.contains(&index) || joining.contains_key(&index);
             if waits && !has_failed {
-                operation.add(joins.remove(&index).unwrap_or_default());
+                operation.add(joining.remove(&index).unwrap_or_default());
                 operation.settled = replies;
                 back.push(operation);
                 continue;
             }
             let replies: Replies = match fault {
-                // What was asked for is settled, also if a message that was added is not.
-                Some(error) if replies[..asked].iter().any(Option::is_none) => Err(error.clone()),
+                // A submit whose task has not joined its exclusive queue is accepted, but others could come before it.
+                Some(error) if replies.iter().any(Option::is_none) => Err(error.clone()),
                 _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
             };
             operation.answer(replies);
@@ -151,7 +163,41 @@ impl Committer {
         if let Err(EngineError::Store(error)) = handed_out {
             tracing::warn!(%error, "ready attempts could not be handed out");
         }
-        count
+        asked.len()
+    }
+
+    /// Submits of flows with an exclusive queue that are deduplicated to an existing task are answered after that task has joined,
+    /// like those of new tasks. The server that accepted the task may have stopped before it delivered the message.
+    /// If the store fails, these submits have no replies.
+    async fn join_existing(
+        &self,
+        operations: &[Operation],
+        asked: &[Place],
+        replies: &mut [Vec<Option<Reply>>],
+        joining: &mut BTreeMap<Place, Envelope>,
+    ) -> Result<(), (Vec<Place>, StoreError)> {
+        let existing = existing_in_queues(operations, asked, replies);
+        if existing.is_empty() || is_planted(Bug::JoinNotAwaited) {
+            return Ok(());
+        }
+        let messages = match self.engine.store.messages(UNDELIVERED_MAX).await {
+            Ok(messages) => messages,
+            Err(error) => {
+                existing.iter().for_each(|((operation, item), _)| replies[*operation][*item] = None);
+                return Err((existing.into_iter().map(|(place, _)| place).collect(), error));
+            }
+        };
+        let are_all = messages.len() < UNDELIVERED_MAX;
+        let joins = messages.into_iter().filter_map(|envelope| Some((joins(&envelope)?, envelope)));
+        let undelivered: HashMap<TaskId, Envelope> = joins.collect();
+        for (place, task) in existing {
+            match undelivered.get(&task) {
+                Some(join) => drop(joining.insert(place, join.clone())),
+                None if are_all => {}
+                None => replies[place.0][place.1] = Some(Reply::Conflict),
+            }
+        }
+        Ok(())
     }
 
     /// Decides and commits the items at `open`. Returns the items that it did not settle.
@@ -346,6 +392,31 @@ impl Committer {
     }
 }
 
+/// The existing tasks that submits of flows with an exclusive queue got as replies.
+fn existing_in_queues(
+    operations: &[Operation],
+    asked: &[Place],
+    replies: &[Vec<Option<Reply>>],
+) -> Vec<(Place, TaskId)> {
+    let existing = asked.iter().filter_map(|&(operation, item)| match &replies[operation][item] {
+        Some(Reply::KeyTaken { task, .. } | Reply::Repeats { task }) => Some(((operation, item), *task)),
+        _ => None,
+    });
+    let has_queue = |&(operation, item): &Place| match &operations[operation].items[item] {
+        Item::Submit(new) => new.task.flow.exclusive.is_some(),
+        _ => false,
+    };
+    existing.filter(|(place, _)| has_queue(place)).collect()
+}
+
+/// The task that joins its exclusive queue with a message.
+fn joins(envelope: &Envelope) -> Option<TaskId> {
+    match &envelope.message {
+        Message::Lock { command: LockCommand::Join { owner, .. }, .. } => Some(owner.task),
+        _ => None,
+    }
+}
+
 /// Takes the requests for exclusive queues out of the messages that new tasks send, with the places of their submits. A
 /// submit is answered after its task has joined: whatever is submitted after that joins behind it, on any server.
 fn take_joins(
@@ -358,10 +429,7 @@ fn take_joins(
         let is_new =
             matches!(change, Change::Task(change) if change.before == 0 && change.consumes.is_none());
         let place = part.pending.first().filter(|_| is_new)?.place;
-        let is_join = |envelope: &Envelope| {
-            matches!(envelope.message, Message::Lock { command: LockCommand::Join { .. }, .. })
-        };
-        let join = sent.iter().position(is_join)?;
+        let join = sent.iter().position(|envelope| joins(envelope).is_some())?;
         Some((place, sent.swap_remove(join)))
     });
     joins.collect()

@@ -1,13 +1,21 @@
 //! Exclusive queues over the whole engine: one task at a time, in order, and none is lost.
 
-use std::sync::Arc;
+use std::{
+    future::Future as _,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+};
 
 use windlass_core::{
     ActKey, Command, DATA_CODE, Doer, Flow, Input, Json, LockRef, Name, OnFailure, QueueState, Rejection,
     TaskId, Timestamp,
 };
-use windlass_engine::EngineError;
-use windlass_store::memory::{MemorySink, SharedStore};
+use windlass_engine::{EngineError, Submission};
+use windlass_store::{
+    SubmitKey,
+    memory::{MemorySink, SharedStore},
+};
 
 use crate::world::{World, failed, flow, ok, submission};
 
@@ -177,6 +185,33 @@ fn whoever_is_answered_first_is_in_the_queue_first_on_any_server() {
     let waiters = lock.waiters().map(|waiter| waiter.owner.task);
     let order: Vec<TaskId> = lock.holder.iter().map(|holder| holder.owner.task).chain(waiters).collect();
     assert_eq!(order, tasks, "without a service that carries messages");
+}
+
+#[test]
+fn a_repeated_submit_is_answered_when_its_task_is_in_the_queue_although_its_first_server_stopped() {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let (one, two) = (World::over(store.clone(), 1), World::over(store, 2));
+    one.apply(exclusive("order", &["pay"]));
+    let keyed = |n: u8| Submission {
+        key: Some(SubmitKey { scope: [n; 32], fingerprint: [n; 32] }),
+        ..submission("order", Input::new(Json::empty(), one.now().wall))
+    };
+    let mut submitting = pin!(one.engine.submit(keyed(1), one.now()));
+    assert!(submitting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // The server commits the task, and stops before the commit in which the task joins.
+    one.commit_once();
+    let joined = |world: &World| {
+        let Ok(lock) = world.drive(world.engine.lock(&name("orders"))) else { return Vec::new() };
+        let waiters: Vec<TaskId> = lock.waiters().map(|waiter| waiter.owner.task).collect();
+        lock.holder.iter().map(|holder| holder.owner.task).chain(waiters).collect()
+    };
+    assert_eq!(joined(&two), []);
+    let both = two.drive_no_further(two.engine.submit_all(vec![keyed(1), keyed(2)], two.now())).unwrap();
+    let tasks: Vec<TaskId> = both.into_iter().map(|accepted| accepted.unwrap().loaded.task.id).collect();
+    assert_eq!(joined(&two), tasks, "without a service that carries messages");
+    // The message is delivered already: the submit is only answered.
+    let again = two.drive_no_further(two.engine.submit(keyed(2), two.now())).unwrap();
+    assert_eq!((again.loaded.task.id, joined(&two)), (tasks[1], tasks));
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) struct ExclusiveQueues {
 }
 
 impl Invariant for ExclusiveQueues {
-    fn see(&mut self, seen: &Seen, truth: &Truth, _: &World) -> Result<(), Violation> {
+    fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
             Seen::Written(Change::Lock(change)) => {
                 for envelope in &change.messages {
@@ -41,12 +41,30 @@ impl Invariant for ExclusiveQueues {
                 self.joins(change, truth)
             }
             Seen::Written(Change::Task(change)) => Self::begins(change, truth),
+            // A single server delivers messages in the order in which it accepts tasks.
+            Seen::Accepted { task, .. } if world.config.shared => Self::has_joined(*task, truth),
             _ => Ok(()),
         }
     }
 }
 
 impl ExclusiveQueues {
+    /// A submit is answered when its task is in the queue, so that tasks that are submitted later are behind it.
+    fn has_joined(id: TaskId, truth: &Truth) -> Result<(), Violation> {
+        let Some(task) = task(truth, id).filter(|task| task.input.at.is_none()) else { return Ok(()) };
+        let owner = task.queue_owner().filter(|_| task.waits_for_queue() && task.state.queue.turn == 1);
+        let (Some(queue), Some(owner)) = (&task.input.exclusive, owner) else { return Ok(()) };
+        let lock = truth.post.locks.get(queue);
+        let is_in = lock
+            .is_some_and(|lock| lock.has(&owner) || lock.holder.is_some_and(|holder| holder.is_unknown()));
+        if is_in || truth.is_damaged(id) {
+            return Ok(());
+        }
+        let message =
+            format!("a submit of task {id} is answered, and the task is not in the queue {queue}: {lock:?}");
+        Err(broken(NAME, id, message))
+    }
+
     /// An attempt becomes ready, and a child task starts, only while the task has its queue.
     fn begins(change: &TaskChange, truth: &Truth) -> Result<(), Violation> {
         let task = &change.task;

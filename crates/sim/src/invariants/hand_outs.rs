@@ -226,6 +226,11 @@ fn queue_of(task: &Task, key: ActKey, attempt: u32) -> Option<Name> {
     wait.ready.filter(|ready| ready.free == Free::HandOut).map(|ready| ready.module)
 }
 
+/// Whether a change is of a limit or of the pause of a queue.
+fn is_rule(change: &Change) -> bool {
+    matches!(change, Change::Limit(_) | Change::Queue(_))
+}
+
 fn given_again(worker: usize, id: &AttemptId) -> Violation {
     let AttemptId { task, key, attempt, claim } = *id;
     let message = format!(
@@ -243,11 +248,13 @@ impl Invariant for HandOuts {
         let now = world.now();
         match seen {
             Seen::Written(Change::Task(change)) => self.change(change, now),
-            Seen::Written(Change::Limit(_) | Change::Queue(_))
-            | Seen::ServerStarted
-            | Seen::ServerKilled
-            | Seen::ServerResumed
-            | Seen::Recovered => self.disturbed_at = now,
+            // Also when it is staged: no event may have happened since the rule that it changes was seen (world
+            // 1796017871418952).
+            Seen::Staged(batch) if batch.changes.iter().any(is_rule) => self.disturbed_at = now,
+            Seen::Written(change) if is_rule(change) => self.disturbed_at = now,
+            Seen::ServerStarted | Seen::ServerKilled | Seen::ServerResumed | Seen::Recovered => {
+                self.disturbed_at = now;
+            }
             Seen::Claimed { id } => self.claimed(id),
             Seen::Given { worker, seq, id } => {
                 if let Some(answered) = self.workers[*worker].returned.get(id) {

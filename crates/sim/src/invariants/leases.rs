@@ -36,6 +36,8 @@ pub(super) struct Leases {
     /// The longest silence of each worker; none for attached ones.
     silences: Vec<Option<u64>>,
     server_started_at: u64,
+    /// When the store was moved into another one.
+    moved_at: u64,
     /// When workers first named each attempt to the running server.
     named: BTreeMap<AttemptId, u64>,
     runs: BTreeMap<u64, Run>,
@@ -78,6 +80,7 @@ impl Leases {
             applies: !(config.shared && (failing || set_ahead)),
             shared: config.shared,
             server_started_at: 0,
+            moved_at: 0,
             named: BTreeMap::new(),
             runs: BTreeMap::new(),
             given: BTreeMap::new(),
@@ -195,8 +198,12 @@ impl Invariant for Leases {
     fn see(&mut self, seen: &Seen, truth: &Truth, world: &World) -> Result<(), Violation> {
         match seen {
             Seen::Written(Change::Task(change)) => self.change(change),
-            // Tokens are not valid in another store: workers lose what they run.
-            Seen::Moved(_) => self.runs.clear(),
+            // Tokens are not valid in another store: workers lose what they run, and what they are about to run because
+            // the answer was in transit (world 1796017871427129).
+            Seen::Moved(_) => {
+                self.runs.clear();
+                self.moved_at = world.now();
+            }
             Seen::ServerKilled => self.note_silences(world.now()),
             Seen::ServerStarted => {
                 self.server_started_at = world.now();
@@ -219,7 +226,9 @@ impl Invariant for Leases {
                 if self.applies {
                     self.begin(*worker, id, truth, world)?;
                 }
-                self.runs.insert(*run, Run { worker: *worker, id: *id, since: world.now() });
+                if self.given.get(id).is_some_and(|given_at| *given_at >= self.moved_at) {
+                    self.runs.insert(*run, Run { worker: *worker, id: *id, since: world.now() });
+                }
             }
             _ => {}
         }

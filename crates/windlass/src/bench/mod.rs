@@ -140,8 +140,8 @@ impl Workload {
 
     /// The number of reports for each task.
     fn reports(self) -> u64 {
-        let undone = if self == Self::Saga3 { self.steps() } else { 0 };
-        (self.steps() + undone) as u64
+        let rollbacks = if self == Self::Saga3 { self.steps() } else { 0 };
+        (self.steps() + rollbacks) as u64
     }
 
     /// The final status of its tasks.

@@ -59,7 +59,7 @@ mod tests {
 
     fn attempt(params: &str, key: ActKey) -> HandedOut {
         let text =
-            r#"{ "flow": "job", "steps": [{ "name": "run", "run": "jobs.run", "rollback": "jobs.undo" }] }"#;
+            r#"{ "flow": "job", "steps": [{ "name": "run", "run": "jobs.run", "rollback": "jobs.wipe" }] }"#;
         let sources = flowfile::read(text, Format::Json).unwrap();
         let input = Input::new(Json::parse(params).unwrap(), Timestamp(0));
         let task = Arc::new(Task::new(

@@ -114,8 +114,8 @@ fn step(found: &LockStep) -> String {
         return "(whole task)".to_owned();
     }
     let member = found.index.map(|index| format!("[{index}]")).unwrap_or_default();
-    let undo = if found.direction == Direction::Rollback { " (rollback)" } else { "" };
-    format!("{}{member}{undo}", found.step)
+    let rollback = if found.direction == Direction::Rollback { " (rollback)" } else { "" };
+    format!("{}{member}{rollback}", found.step)
 }
 
 /// What the operator took from whom.

@@ -272,7 +272,7 @@ fn progress(rollout: &Rollout, style: Style) -> String {
     let groups =
         groups.map(|group| (group.value.clone().unwrap_or_else(|| "(others)".to_owned()), &group.counts));
     for (group, counts) in groups.chain([("total".to_owned(), &rollout.total)]) {
-        let undone = match (counts.rolling_back, counts.rollback_stuck) {
+        let rolled_back = match (counts.rolling_back, counts.rollback_stuck) {
             (0, 0) => is_shown(counts.rolled_back),
             (running, stuck) => format!("{} ({running} running, {stuck} stuck)", counts.rolled_back),
         };
@@ -286,7 +286,7 @@ fn progress(rollout: &Rollout, style: Style) -> String {
             is_shown(counts.timed_out).into(),
             is_shown(counts.cancelled).into(),
             is_shown(counts.refused + counts.stuck + counts.gone).into(),
-            undone.into(),
+            rolled_back.into(),
         ]);
     }
     table.text(style)

@@ -77,8 +77,8 @@ fn moments(step: &Step, now: Timestamp) -> Vec<(Timestamp, Moment, String)> {
 /// The message of a step that has finally failed. A step that succeeded after a failed attempt has not
 /// failed.
 fn failure(step: &Step) -> Option<&str> {
-    let undone =
+    let rolled_back =
         matches!(step.status, StepStatus::RollingBack | StepStatus::RolledBack | StepStatus::RollbackFailed);
-    let failed = step.status == StepStatus::Failed || (undone && step.code.is_some());
+    let failed = step.status == StepStatus::Failed || (rolled_back && step.code.is_some());
     failed.then(|| step.message.as_deref().unwrap_or("no message"))
 }

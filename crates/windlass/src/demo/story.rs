@@ -43,9 +43,9 @@ pub(super) async fn tell(site: &mut Site) -> anyhow::Result<()> {
 
     let mut story = Story { client: Client::new(&server)?, site, instances, server };
     let succeeded = story.one_succeeds().await?;
-    let undone = story.one_is_undone().await?;
+    let rolled_back = story.one_is_rolled_back().await?;
     let resumed = story.one_loses_its_worker().await?;
-    story.where_to_look([&succeeded, &undone, &resumed])
+    story.where_to_look([&succeeded, &rolled_back, &resumed])
 }
 
 struct Story<'a> {
@@ -68,7 +68,7 @@ impl Story<'_> {
         Ok(task)
     }
 
-    async fn one_is_undone(&mut self) -> anyhow::Result<Task> {
+    async fn one_is_rolled_back(&mut self) -> anyhow::Result<Task> {
         say(
             "2. A task that fails at its third step: 600 MB would fit the machine, but not what the ledger has left",
         )?;
@@ -172,7 +172,7 @@ impl Story<'_> {
     }
 
     fn where_to_look(&self, tasks: [&Task; 3]) -> anyhow::Result<()> {
-        let [_, undone, resumed] = tasks.map(|task| &task.id);
+        let [_, rolled_back, resumed] = tasks.map(|task| &task.id);
         let program = self.site.program().display();
         let folder = self.site.folder().display();
         say(&format!(
@@ -187,7 +187,7 @@ Go on with a server and a worker of your own:
   {program} dev --modules modules
 and in another terminal:
   {program} task list
-  {program} task show {undone}
+  {program} task show {rolled_back}
   {program} task logs {resumed}
   {program} task start {FLOW} -p dir={folder} -p Cpu=1 -p Memory=8 -p Storage=100 --wait"
         ))

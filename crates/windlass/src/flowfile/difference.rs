@@ -118,7 +118,7 @@ mod tests {
 flow: f
 steps:
   - { name: check, run: m.check }
-  - { name: init, run: m.init, timeout: 30m, retry: 3, rollback: m.undo }
+  - { name: init, run: m.init, timeout: 30m, retry: 3, rollback: m.wipe }
   - { name: start, run: m.start }
 ";
 
@@ -134,7 +134,7 @@ steps:
         let spelled_out = BEFORE
             .replace("retry: 3", "retry: { max: 3, backoff: exponential, base: 1s, cap: 60s }")
             .replace("timeout: 30m", "timeout: 1800, after: [check]")
-            .replace("m.undo", "{ run: m.undo, timeout: 5m }")
+            .replace("m.wipe", "{ run: m.wipe, timeout: 5m }")
             .replace("flow: f", "flow: g\non_failure: rollback");
         assert_eq!(said(BEFORE, &spelled_out), "");
     }
@@ -146,7 +146,7 @@ flow: f
 on_failure: hold
 on_error: mail.tell
 steps:
-  - { name: init, run: m.init, timeout: 1h, rollback: m.undo, after: [check] }
+  - { name: init, run: m.init, timeout: 1h, rollback: m.wipe, after: [check] }
   - { name: check, run: m.check, after: [] }
   - { name: warm, run: m.warm, after: [init] }
 ";

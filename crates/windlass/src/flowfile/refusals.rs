@@ -40,7 +40,7 @@ fn unknown_keys_are_refused_with_a_suggestion() {
         "retries: 3",
         "colour: red",
         "retry: { max: 3, backof: none }",
-        "rollback: { run: m.undo, after: [a] }",
+        "rollback: { run: m.wipe, after: [a] }",
         "on_partal: continue",
         "locks: [{ expresion: a }]",
         "priority: 3",

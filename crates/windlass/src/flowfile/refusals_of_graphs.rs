@@ -98,7 +98,7 @@ fn keys_of_graphs_must_make_sense_together() {
         "wait: approved\n    timeout: 5s\n    deadline: 5s",
         "wait: approved\n    timeout: 0",
         "when: x",
-        "run: flow.f\n    rollback: m.undo",
+        "run: flow.f\n    rollback: m.wipe",
         "run: flow.f\n    start_within: 3s",
         "run: flow.f\n    key: owner",
         "run: flow.f\n    timeout: 0",

@@ -108,9 +108,9 @@ fn a_classic_catalogue_loads_as_it_stands() {
     assert_eq!(init.run.timeout, Millis::from_secs(1800));
     assert_eq!(init.run.deadline, Some(Millis::from_secs(1800)), "the timeout wraps all attempts together");
     assert_eq!((init.run.retry.max, init.run.retry.backoff), (3, Backoff::None));
-    let undo = init.rollback.as_ref().unwrap();
+    let rollback = init.rollback.as_ref().unwrap();
     assert_eq!(
-        (&*undo.doer.to_string(), undo.deadline),
+        (&*rollback.doer.to_string(), rollback.deadline),
         ("mysql.clean_instance", Some(Millis::from_secs(900)))
     );
     assert_eq!(init.after, [0]);

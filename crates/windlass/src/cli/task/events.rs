@@ -73,7 +73,7 @@ struct Start {
     step: Option<String>,
     member: Option<u32>,
     attempt: Option<u32>,
-    undo: bool,
+    is_rollback: bool,
 }
 
 impl Starts {
@@ -86,7 +86,7 @@ impl Starts {
             step: event.step.clone(),
             member: event.member,
             attempt: event.attempt,
-            undo: event.direction == Some(Direction::Rollback),
+            is_rollback: event.direction == Some(Direction::Rollback),
         };
         match event.n {
             None => !self.shown.insert(start),
@@ -120,8 +120,8 @@ pub(crate) fn line(event: &Event, style: Style) -> String {
         add(&format!("{step}{member}"));
     }
     if let Some(attempt) = event.attempt {
-        let undo = if event.direction == Some(Direction::Rollback) { "rollback " } else { "" };
-        add(&format!("{undo}attempt {attempt}"));
+        let rollback = if event.direction == Some(Direction::Rollback) { "rollback " } else { "" };
+        add(&format!("{rollback}attempt {attempt}"));
     }
     if let Some(actor) = &event.actor {
         add(&format!("by {actor}"));

@@ -55,9 +55,9 @@ fn place(line: &LogLine) -> String {
 }
 
 fn render(line: &LogLine, style: Style) -> String {
-    let undo = if line.direction == Direction::Rollback { " rollback" } else { "" };
+    let rollback = if line.direction == Direction::Rollback { " rollback" } else { "" };
     let origin =
-        format!("{} {}{undo} {}", line.at.strftime("%H:%M:%S%.3f"), one_line(&place(line)), line.attempt);
+        format!("{} {}{rollback} {}", line.at.strftime("%H:%M:%S%.3f"), one_line(&place(line)), line.attempt);
     // A pipe gets the raw line; a terminal gets it without control characters.
     let text = if style.is_terminal() {
         line.line.replace(|c: char| c.is_control() && c != '\t', "")
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn a_line_says_where_it_comes_from() {
-        let undo = LogLine { direction: Direction::Rollback, ..line("init", 2, "red \u{1b}[31m") };
-        assert_eq!(render(&undo, Style::PLAIN), "17:46:40.250 init rollback 2 | red \u{1b}[31m");
+        let rollback = LogLine { direction: Direction::Rollback, ..line("init", 2, "red \u{1b}[31m") };
+        assert_eq!(render(&rollback, Style::PLAIN), "17:46:40.250 init rollback 2 | red \u{1b}[31m");
         let member = LogLine { member: Some(3), ..line("resize", 1, "x") };
         assert_eq!(render(&member, Style::PLAIN), "17:46:40.250 resize[3] 1 | x");
         let terminal = Style { color: false, width: Some(80) };
-        assert_eq!(render(&undo, terminal), "17:46:40.250 init rollback 2 | red [31m");
+        assert_eq!(render(&rollback, terminal), "17:46:40.250 init rollback 2 | red [31m");
     }
 }

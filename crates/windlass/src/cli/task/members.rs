@@ -30,7 +30,7 @@ fn table(members: &List<Member>, now: Timestamp, style: Style) -> String {
             steps::step_status(member.status),
             steps::count(member.attempts).into(),
             taken.unwrap_or_default().into(),
-            member.rollback.as_ref().map(steps::undo).unwrap_or_default().into(),
+            member.rollback.as_ref().map(steps::rollback_status).unwrap_or_default().into(),
             message(member, now).into(),
         ]);
     }

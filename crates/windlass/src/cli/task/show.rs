@@ -144,9 +144,9 @@ fn results(task: &Task) -> Option<Table> {
     let mut table = Table::new(["STEP", "RESULT"]);
     let mut has_any = false;
     for step in &task.steps {
-        let undo = step.rollback.as_ref().and_then(|rollback| rollback.result.as_ref());
-        let undo = undo.map(|result| (format!("{} (rollback)", step.name), result));
-        for (name, result) in step.result.iter().map(|result| (step.name.clone(), result)).chain(undo) {
+        let rollback = step.rollback.as_ref().and_then(|rollback| rollback.result.as_ref());
+        let rollback = rollback.map(|result| (format!("{} (rollback)", step.name), result));
+        for (name, result) in step.result.iter().map(|result| (step.name.clone(), result)).chain(rollback) {
             table.row([name.into(), shortened(result).into()]);
             has_any = true;
         }

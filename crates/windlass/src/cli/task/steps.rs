@@ -18,7 +18,7 @@ pub(crate) fn table(task: &Task, now: Timestamp) -> Table {
             step_status(step.status),
             count(step.attempts).into(),
             taken(step, now).into(),
-            step.rollback.as_ref().map(undo).unwrap_or_default().into(),
+            step.rollback.as_ref().map(rollback_status).unwrap_or_default().into(),
             message(step, now).into(),
         ]);
     }
@@ -65,7 +65,7 @@ fn taken(step: &Step, now: Timestamp) -> String {
 }
 
 /// The status of the rollback; empty before it starts.
-pub(crate) fn undo(rollback: &StepRollback) -> String {
+pub(crate) fn rollback_status(rollback: &StepRollback) -> String {
     match rollback.attempts {
         0 if rollback.status != StepStatus::Ready => String::new(),
         0 | 1 => rollback.status.as_str().to_owned(),

@@ -159,8 +159,8 @@ fn page(
             return page.into_list(Some(index.to_string()));
         }
         let member = document(loaded, overlay, step, index, status, claim);
-        let undone = member.rollback.as_ref().and_then(|rollback| rollback.result.as_ref());
-        let bytes = member.result.iter().chain(undone).map(|result| result.get().len()).sum();
+        let rolled_back = member.rollback.as_ref().and_then(|rollback| rollback.result.as_ref());
+        let bytes = member.result.iter().chain(rolled_back).map(|result| result.get().len()).sum();
         page.push(member, bytes);
     }
     page.into_list(None)
@@ -187,9 +187,8 @@ fn document(
     let key = ActKey::forward(step).of_member(index + 1);
     let idle = Act::default();
     let act = task.act(key).unwrap_or(&idle);
-    let undo = ActKey::rollback(step).of_member(index + 1);
-    let touched = task.act(undo).is_some();
-    let rollback = definition.rollback.as_ref().filter(|_| touched);
+    let rollback_key = ActKey::rollback(step).of_member(index + 1);
+    let rollback = definition.rollback.as_ref().filter(|_| task.act(rollback_key).is_some());
     api::Member {
         index,
         status,
@@ -204,6 +203,6 @@ fn document(
         child: act.child().map(|child| child.to_string()),
         worker: claim.map(|claim| overlay.worker(claim)),
         progress: overlay.progress(task, key, claim),
-        rollback: rollback.map(|action| view::rollback(loaded, overlay, undo, action)),
+        rollback: rollback.map(|action| view::rollback(loaded, overlay, rollback_key, action)),
     }
 }
