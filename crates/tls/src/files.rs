@@ -23,8 +23,7 @@ pub struct Identity {
 
 impl Identity {
     pub(crate) fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| wrong("a private key", &self.key, &error))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| no_key(&self.key, &error))?;
         Ok((certificates(&self.certificate)?, key))
     }
 
@@ -73,6 +72,17 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(found)
 }
 
+/// Why a file has no private key that can be used.
+fn no_key(path: &Path, error: &pem::Error) -> TlsError {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    // PKCS #8 says it in the first line, older formats in a header.
+    if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
+        let message = "it is encrypted with a passphrase: decrypt it, for example with `openssl pkey -in FILE -out NEW`";
+        return TlsError::File { what: "a private key", path: path.into(), message: message.to_owned() };
+    }
+    wrong("a private key", path, error)
+}
+
 fn wrong(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
     let message = match error {
         pem::Error::NoItemsFound => "it contains none in PEM format".to_owned(),
@@ -80,4 +90,23 @@ fn wrong(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
         error => error.to_string(),
     };
     TlsError::File { what, path: path.into(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encrypted_key_is_named_as_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key.pem");
+        for text in [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIGj\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nMIGj\n-----END EC PRIVATE KEY-----\n",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = PrivateKeyDer::from_pem_file(&path).unwrap_err();
+            assert!(no_key(&path, &error).to_string().contains("encrypted with a passphrase"), "{text}");
+        }
+    }
 }

@@ -198,7 +198,7 @@ impl Server {
         let Parts { tls, admin_token, jobs, brokers, task_lists, webhooks, traces, devices } = self.parts;
         let membership = Arc::new(membership);
         let mut running = Loops::default();
-        let app = http::App::new(engine.clone(), clock.clone(), clients);
+        let app = http::App::new(engine.clone(), clock.clone(), clients).serving(webhooks.modules());
         let app = app.with_jobs(jobs);
         let app = if access.tokens { app.requiring_tokens(access.admin_token_file) } else { app };
         let app = Arc::new(match tls.clone() {

@@ -29,7 +29,8 @@ impl Cause {
         } else if error.is_temporary() && error.tls_refusal().is_none() {
             Self::Unavailable
         } else {
-            Self::Other(error.to_string())
+            // Messages about certificates have the time and how long ago it was.
+            Self::Other(error.to_string().replace(|letter: char| letter.is_ascii_digit(), ""))
         }
     }
 }

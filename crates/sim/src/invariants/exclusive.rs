@@ -20,6 +20,8 @@ pub(super) struct ExclusiveQueues {
     last: BTreeMap<LockName, LockHolder>,
     /// The times by which waiting tasks are ordered.
     waiting: BTreeMap<(LockName, LockOwner), Timestamp>,
+    /// All tasks that have joined a queue. One may have left it again before its submit was answered (world 1796020227555248).
+    joined: BTreeSet<LockOwner>,
     /// Queues that an operator took away at the lock, by fence: what runs goes on.
     seized: BTreeSet<(LockName, u64)>,
 }
@@ -42,7 +44,7 @@ impl Invariant for ExclusiveQueues {
             }
             Seen::Written(Change::Task(change)) => Self::begins(change, truth),
             // A single server delivers messages in the order in which it accepts tasks.
-            Seen::Accepted { task, .. } if world.config.shared => Self::has_joined(*task, truth),
+            Seen::Accepted { task, .. } if world.config.shared => self.has_joined(*task, truth),
             _ => Ok(()),
         }
     }
@@ -50,18 +52,17 @@ impl Invariant for ExclusiveQueues {
 
 impl ExclusiveQueues {
     /// A submit is answered when its task is in the queue, so that tasks that are submitted later are behind it.
-    fn has_joined(id: TaskId, truth: &Truth) -> Result<(), Violation> {
+    fn has_joined(&self, id: TaskId, truth: &Truth) -> Result<(), Violation> {
         let Some(task) = task(truth, id).filter(|task| task.input.at.is_none()) else { return Ok(()) };
         let owner = task.queue_owner().filter(|_| task.waits_for_queue() && task.state.queue.turn == 1);
         let (Some(queue), Some(owner)) = (&task.input.exclusive, owner) else { return Ok(()) };
-        let lock = truth.post.locks.get(queue);
-        let is_in = lock
-            .is_some_and(|lock| lock.has(&owner) || lock.holder.is_some_and(|holder| holder.is_unknown()));
-        if is_in || truth.is_damaged(id) {
+        let holder = truth.post.locks.get(queue).and_then(|lock| lock.holder);
+        let is_closed = holder.is_some_and(|holder| holder.is_unknown());
+        if self.joined.contains(&owner) || is_closed || truth.is_damaged(id) {
             return Ok(());
         }
         let message =
-            format!("a submit of task {id} is answered, and the task is not in the queue {queue}: {lock:?}");
+            format!("a submit of task {id} is answered, and the task has not joined the queue {queue}");
         Err(broken(NAME, id, message))
     }
 
@@ -107,6 +108,9 @@ impl ExclusiveQueues {
     /// Tasks with a start time are ordered by it, and nobody is served before a task with an earlier time.
     fn joins(&mut self, change: &LockChange, truth: &Truth) -> Result<(), Violation> {
         let queue = &change.lock.name;
+        let owners =
+            [change.joined.map(|(_, waiter)| waiter.owner), change.lock.holder.map(|holder| holder.owner)];
+        self.joined.extend(owners.into_iter().flatten().filter(LockOwner::is_task));
         if let Some((_, waiter)) = change.joined.filter(|(_, waiter)| waiter.owner.is_task()) {
             self.waiting.insert((queue.clone(), waiter.owner), waiter.since);
             let at = task(truth, waiter.owner.task).and_then(|task| task.input.at);

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
@@ -66,11 +66,27 @@ pub(crate) fn log_last_error(error: &str, hint: Option<&str>) {
 /// The filter of the variable, or the default.
 fn wanted() -> anyhow::Result<Targets> {
     match std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty()) {
-        Some(text) => text.parse().with_context(|| {
+        Some(text) => filter(&text).with_context(|| {
             format!("{FILTER_VARIABLE} is \"{text}\": write LEVEL or TARGET=LEVEL, separated by commas, such as debug or info,windlass=trace")
         }),
         None => Ok(Targets::new().with_default(DEFAULT)),
     }
+}
+
+/// Reads a filter. A word that is not a level would be a target: then a misspelt level would turn off everything.
+fn filter(text: &str) -> anyhow::Result<Targets> {
+    for part in text.split(',').map(str::trim) {
+        let (target, level) = part.split_once('=').unwrap_or(("", part));
+        let is_target = target.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-:".contains(letter));
+        ensure!(
+            is_target && (part == level) == target.is_empty(),
+            "\"{part}\" has no target before the equals sign"
+        );
+        level.parse::<LevelFilter>().map_err(|_| {
+            anyhow::anyhow!("\"{level}\" is not a level: use error, warn, info, debug, trace or off")
+        })?;
+    }
+    Ok(text.parse()?)
 }
 
 fn is_colored() -> bool {
@@ -80,4 +96,22 @@ fn is_colored() -> bool {
 /// Turns off a library that logs whole messages.
 fn without_payloads(filter: Targets) -> Targets {
     filter.with_target("lapin", LevelFilter::OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_level_is_refused_and_does_not_turn_off_the_log() {
+        for text in
+            ["info", "WARN", "off", "info,windlass=trace", "windlass::cli=debug, hyper=off", "h2=error,warn"]
+        {
+            assert!(filter(text).is_ok(), "{text}");
+        }
+        for text in ["inof", "nonsense", "=,=", "=info", "info;debug", "[x", "windlass=lots", "info,windlas"]
+        {
+            assert!(filter(text).is_err(), "{text}");
+        }
+    }
 }

@@ -22,6 +22,23 @@ pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
+/// Keeps SIGHUP from ending the process at once. To a server with TLS, which listens for it too, it means that certificates were
+/// replaced; others log that they ignore it.
+///
+/// # Errors
+/// When it cannot be caught. Must be called inside of a runtime.
+pub(crate) fn ignore_hangup(has_tls: bool) -> io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            if !has_tls {
+                tracing::info!("SIGHUP is ignored: only a server with TLS reads its certificates again");
+            }
+        }
+    });
+    Ok(())
+}
+
 /// SIGTERM and SIGINT, which do not end the process any more.
 pub(crate) struct StopSignals {
     term: unix::Signal,

@@ -32,7 +32,14 @@ impl<'a> Source<'a> {
         let key = error.path().to_string();
         let path: Vec<String> = error.path().iter().filter_map(part).collect();
         let place = self.place(&path).map_or_else(String::new, |place| format!("{place}: "));
-        anyhow::anyhow!("{place}{}", explain(&key, error.into_inner().message()))
+        let inner = error.into_inner();
+        let is_secret = inner.message().contains("://")
+            || self
+                .variables
+                .iter()
+                .any(|variable| variable.is_file() && path.starts_with(&variable.place()));
+        let message = if is_secret { without_string(inner.message()) } else { inner.message().to_owned() };
+        anyhow::anyhow!("{place}{}", explain(&key, &message))
     }
 
     /// What sets the key, or sets something below it.
@@ -115,6 +122,13 @@ fn explain(key: &str, message: &str) -> String {
         Some(format!("{}, expected {plain}", message.strip_suffix(of_rust)?.strip_suffix(", expected ")?))
     });
     format!("`{key}`: {}", plain.as_deref().unwrap_or(message))
+}
+
+/// A message of serde about a value of the wrong type, without the value: URLs, and the files that variables name, may have passwords.
+fn without_string(message: &str) -> String {
+    const STRING: &str = "invalid type: string \"";
+    let rest = message.strip_prefix(STRING).and_then(|rest| Some(rest.rsplit_once("\", expected ")?.1));
+    rest.map_or_else(|| message.to_owned(), |expected| format!("invalid type: a string, expected {expected}"))
 }
 
 /// The unknown name and the known ones in such a message of serde.
@@ -206,6 +220,9 @@ mod tests {
     #[test]
     fn a_mistake_in_a_variable_has_its_name() {
         let file = "[queues.mysql]\nbroker = \"redis://h\"\nwindow = 5\n";
+        let kept = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(kept.path(), "my-secret").unwrap();
+        let password = kept.path().to_str().unwrap();
         for (name, value, wanted) in [
             (
                 "WINDLASS_QUEUES__mysql__WINDOW",
@@ -223,6 +240,16 @@ mod tests {
                 "unknown key \"queue\" in the configuration: did you mean `queues`?",
             ),
             ("WINDLASS_EVENTS__BROKER", "kafka://h", "`events`: missing field `topic`"),
+            (
+                "WINDLASS_QUEUES__mysql__WINDOW",
+                "amqp://me:secret@h",
+                "`queues.mysql.window`: invalid type: a string, expected a whole number",
+            ),
+            (
+                "WINDLASS_QUEUES__mysql__WINDOW__FILE",
+                password,
+                "`queues.mysql.window`: invalid type: a string, expected a whole number",
+            ),
             (
                 "WINDLASS_DEVICES__TOPICS",
                 "['a', 5]",

@@ -31,6 +31,11 @@ impl Variable {
         &self.name
     }
 
+    /// Whether it names a file that contains the value.
+    pub(super) fn is_file(&self) -> bool {
+        names_a_file(&path(&self.name).unwrap_or_default())
+    }
+
     /// The key that it sets: the parts of its place in the file.
     pub(super) fn place(&self) -> Vec<String> {
         let mut parts = path(&self.name).unwrap_or_default();
@@ -98,7 +103,12 @@ fn set_one(file: &mut Table, variable: &Variable) -> anyhow::Result<()> {
         "write a section and a key with two underscores between them, such as WINDLASS_EVENTS__TOPIC"
     );
     let value = if names_a_file(&parts) {
-        Value::String(read(Path::new(&variable.value))?)
+        // A string: a password may have digits alone.
+        match read(Path::new(&variable.value))?.as_str() {
+            "true" => Value::Boolean(true),
+            "false" => Value::Boolean(false),
+            text => Value::String(text.to_owned()),
+        }
     } else {
         value(&variable.value)
     };

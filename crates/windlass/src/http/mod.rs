@@ -37,6 +37,7 @@ mod triggers;
 mod workers;
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -44,7 +45,7 @@ use std::{
 
 use axum::{Router, extract::Request, middleware};
 use utoipa_axum::router::OpenApiRouter;
-use windlass_core::Millis;
+use windlass_core::{Millis, Name};
 use windlass_engine::Engine;
 use windlass_store::{Clock, Now};
 use windlass_tls::ServerTls;
@@ -64,7 +65,8 @@ pub(crate) use submit::{
 pub(crate) use tasks::{events::event_document, view, view::status};
 pub(crate) use tokens::new_secret;
 pub(crate) use triggers::{
-    definition::standard_secret as webhook_secret, signature::standard_headers as webhook_headers,
+    definition::standard_secret as webhook_secret,
+    signature::{from_hex, mac, standard_headers as webhook_headers},
 };
 
 use access::{Access, AuditedOperations};
@@ -121,6 +123,8 @@ pub struct App {
     tls: Option<Arc<ServerTls>>,
     /// The job API; `None` = the server does not serve it.
     jobs: Option<Jobs>,
+    /// Modules that the server serves by itself: no worker may take their attempts.
+    own_modules: BTreeSet<Name>,
     begun: Instant,
 }
 
@@ -141,6 +145,7 @@ impl App {
             access: None,
             tls: None,
             jobs: None,
+            own_modules: BTreeSet::new(),
             begun: Instant::now(),
         }
     }
@@ -162,6 +167,12 @@ impl App {
     #[must_use]
     pub fn with_jobs(self, jobs: Option<Jobs>) -> Self {
         Self { jobs, ..self }
+    }
+
+    /// The same with modules that the server serves by itself.
+    #[must_use]
+    pub fn serving(self, own_modules: BTreeSet<Name>) -> Self {
+        Self { own_modules, ..self }
     }
 
     /// Tokens were created or revoked here.

@@ -1,15 +1,18 @@
-//! A message to a webhook as a task.
+//! A message to a webhook as a task. It has a seal, which only a server with the secret of the webhook can make: others who may
+//! submit tasks can start one with the same step, and the receiver would take what they write for a message of the server.
 
 use std::collections::BTreeMap;
 
+use hmac::{Hmac, Mac as _};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
+use sha2::Sha256;
 use windlass_api::Span;
-use windlass_core::{Json, Task};
+use windlass_core::{Json, Secret, Task, hex};
 use windlass_engine::services::Unreadable;
 
 use super::{message::Message, settings::WebhookSettings};
-use crate::http::{App, TaskMessage};
+use crate::http::{App, TaskMessage, from_hex, mac};
 
 /// The label with the name of the webhook. Tasks with it are not reported to webhooks.
 pub(super) const LABEL: &str = "webhook";
@@ -55,12 +58,32 @@ struct Params<T> {
     /// Id of the message.
     id: String,
     body: T,
+    /// Hexadecimal HMAC of the others, see [`seal`].
+    seal: String,
 }
 
-/// What a delivery sends: the id of the message, and its body as it is stored.
-pub(super) fn read(params: &Json) -> Result<(String, String), String> {
-    let read: Result<Params<Box<RawValue>>, _> = serde_json::from_str(params.as_str());
-    read.map(|params| (params.id, params.body.get().to_owned())).map_err(|error| error.to_string())
+/// HMAC-SHA256 of the id and the body of a message with a secret of its webhook.
+fn seal(secret: &Secret, id: &str, body: &Value) -> Hmac<Sha256> {
+    let mut mac = mac(secret);
+    // No receiver takes it for the signature of a request: that one begins with the id of a message, which has no space.
+    for part in ["seal of the message ", id, " ", &body.to_string()] {
+        mac.update(part.as_bytes());
+    }
+    mac
+}
+
+/// What a delivery sends: the id of the message, and its body.
+///
+/// # Errors
+/// When the parameters are not those of a delivery that a server with one of these secrets has started.
+pub(super) fn read(params: &Json, secrets: &[Secret]) -> Result<(String, String), String> {
+    let read: Result<Params<Value>, _> = serde_json::from_str(params.as_str());
+    let Params { id, body, seal: given } = read.map_err(|error| error.to_string())?;
+    let given = from_hex(&given).unwrap_or_default();
+    if !secrets.iter().any(|secret| seal(secret, &id, &body).verify_slice(&given).is_ok()) {
+        return Err("no server with the secret of this webhook has made this message".to_owned());
+    }
+    Ok((id, body.to_string()))
 }
 
 /// Whether a task is a delivery.
@@ -75,9 +98,11 @@ pub(super) async fn start(
 ) -> Vec<Result<(), Unreadable>> {
     let documents = messages.iter().map(|(webhook, message)| {
         let run = format!("{}.deliver", webhook.module);
+        let secret = webhook.secrets.first().ok_or("the webhook has no secret")?;
+        let seal = seal(secret, &message.id, &message.body).finalize().into_bytes();
         let document = Document {
             steps: [Step { name: "deliver", run: &run, timeout: TIMEOUT, retry: RETRY }],
-            params: Params { id: message.id.clone(), body: &message.body },
+            params: Params { id: message.id.clone(), body: &message.body, seal: hex(&seal) },
             labels: [(LABEL, webhook.name.as_str()), (KIND_LABEL, message.kind.as_str())].into(),
         };
         let key = format!("webhook/{}/{}", webhook.name, message.id);

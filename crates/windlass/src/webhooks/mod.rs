@@ -27,7 +27,10 @@ mod sender;
 mod settings;
 mod worker;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use tokio::{sync::oneshot, time};
@@ -67,6 +70,11 @@ impl Webhooks {
             senders.insert(webhook.module.clone(), Arc::new(sender));
         }
         Ok(Self { settings: settings.into(), senders })
+    }
+
+    /// The modules of its deliveries.
+    pub(crate) fn modules(&self) -> BTreeSet<Name> {
+        self.senders.keys().cloned().collect()
     }
 
     /// Starts the loops that watch alarms and deliver messages. Returns what hears of the ends of tasks, and what the

@@ -25,6 +25,10 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause that a receiver may ask for.
 const PAUSE_MAX: Millis = Millis::from_secs(3600);
 
+/// A receiver may ask for a pause 100 times. Pauses that it wants to be shorter grow up to this one, so that a message is sent
+/// for about a day.
+const PAUSE_LAST: Millis = Millis::from_secs(15 * 60);
+
 /// Exit codes of attempts that fail: temporary, and for good.
 const TEMPORARY: i32 = 75;
 const REFUSED: i32 = 69;
@@ -33,7 +37,7 @@ const REFUSED: i32 = 69;
 pub(super) struct Sender {
     client: Client,
     url: WebhookUrl,
-    secrets: Vec<Secret>,
+    pub(super) secrets: Vec<Secret>,
     pub(super) in_flight: u32,
 }
 
@@ -55,7 +59,14 @@ impl Sender {
     }
 
     /// Sends a message, signed at this time in seconds since 1970.
-    pub(super) async fn send(&self, id: &str, body: String, at: i64, traceparent: Option<&str>) -> Outcome {
+    pub(super) async fn send(
+        &self,
+        id: &str,
+        body: String,
+        at: i64,
+        attempt: u32,
+        traceparent: Option<&str>,
+    ) -> Outcome {
         let mut request = self.client.post(self.url.0.clone()).header(CONTENT_TYPE, "application/json");
         if let Some(traceparent) = traceparent {
             request = request.header("traceparent", traceparent);
@@ -65,12 +76,12 @@ impl Sender {
         }
         match request.body(body).send().await {
             // The body of an answer is not read: it may have no end, and an internal system may have sent it.
-            Ok(response) => self.outcome(&response),
+            Ok(response) => self.outcome(&response, attempt),
             Err(error) => failed(&format!("no answer from {}: {}", self.url, explain(error)), true),
         }
     }
 
-    fn outcome(&self, response: &Response) -> Outcome {
+    fn outcome(&self, response: &Response, attempt: u32) -> Outcome {
         let status = response.status();
         if status.is_success() {
             return Outcome::Succeeded(Json::parse(&json!({ "status": status.as_u16() }).to_string()).ok());
@@ -81,8 +92,8 @@ impl Sender {
                 failed(&format!("{message}: the receiver wants no more messages"), false)
             }
             (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
-                let delay = Some(Millis::from_secs(seconds).min(PAUSE_MAX));
-                Outcome::RetryLater { delay, message: message.into() }
+                let delay = Millis::from_secs(seconds).max(least_pause(attempt)).min(PAUSE_MAX);
+                Outcome::RetryLater { delay: Some(delay), message: message.into() }
             }
             _ if status.is_redirection() => {
                 failed(&format!("{message}: redirects are not followed; correct the URL"), true)
@@ -90,6 +101,11 @@ impl Sender {
             _ => failed(&message, true),
         }
     }
+}
+
+/// The shortest pause after an attempt with this number: 1 s, 2 s, 4 s and so on.
+fn least_pause(attempt: u32) -> Millis {
+    Millis::from_secs(1).doubled(attempt.saturating_sub(1)).min(PAUSE_LAST)
 }
 
 /// An attempt that has failed; another one may succeed if `retryable`.

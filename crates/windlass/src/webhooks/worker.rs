@@ -137,7 +137,8 @@ impl Worker {
             let found =
                 attempt.module().and_then(|module| Some((module.clone(), self.senders.get(module)?.clone())));
             let Some((module, sender)) = found else { continue };
-            let (token, message, app) = (token.clone(), delivery::read(params), self.app.clone());
+            let (token, app) = (token.clone(), self.app.clone());
+            let (message, number) = (delivery::read(params, &sender.secrets), attempt.id.attempt);
             let traceparent = traceparent.clone();
             if !self.holding.insert(token.clone()) {
                 continue;
@@ -146,7 +147,7 @@ impl Worker {
                 match message {
                     Ok((id, body)) => {
                         let at = app.clock.now().wall.0 / 1000;
-                        sender.send(&id, body, at, traceparent.as_deref()).await
+                        sender.send(&id, body, at, number, traceparent.as_deref()).await
                     }
                     Err(error) => {
                         failed(&format!("the parameters are not those of a delivery: {error}"), false)

@@ -402,3 +402,18 @@ fn a_server_with_half_of_what_it_needs_does_not_start() {
     let said = start("0.0.0.0:0", &["--require-tokens"]);
     assert!(said.contains("--tls-cert"), "{said}");
 }
+
+#[test]
+fn without_tls_a_hangup_ends_neither_the_server_nor_a_worker() {
+    let site = Site::with_worker();
+    site.start_task_and_wait("good");
+    for child in &site.children {
+        assert!(Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap().success());
+    }
+    site.start_task_and_wait("good");
+    for child in &site.children {
+        assert!(
+            fs::read_to_string(format!("/proc/{}/stat", child.id())).is_ok_and(|stat| !stat.contains(") Z"))
+        );
+    }
+}

@@ -243,6 +243,42 @@ fn what_a_receiver_refuses_is_sent_again_and_what_it_wants_no_more_is_kept_as_fa
 }
 
 #[test]
+fn what_the_server_has_not_made_is_not_sent_and_no_worker_takes_deliveries() {
+    let receiver = Receiver::content();
+    let url = format!("http://127.0.0.1:{}/", receiver.port);
+    let mut site = open("", &variables(0, "mine", &url, &[LOOPBACK]));
+    site.apply(FLOWS);
+    site.start_worker();
+    site.start_task_and_wait("good");
+    until_within(PATIENCE, "the real one is sent", || (receiver.all().len() == 1).then_some(()));
+    let task = site.json(&["task", "list", "--label", "webhook=mine"])["items"][0].clone();
+    // Somebody else starts one: with the seal of a real one and another body, and without a seal.
+    let mut forged = task["params"].clone();
+    forged["body"]["data"]["status"] = "failed".into();
+    for params in [forged, serde_json::json!({ "id": "x", "body": { "type": "task.failed" } })] {
+        let steps = serde_json::json!([{ "name": "deliver", "run": "webhook-mine.deliver" }]);
+        let answer =
+            site.post("/v1/tasks", &serde_json::json!({ "steps": steps, "params": params }).to_string());
+        let id = answer.split_once(r#""id":""#).unwrap().1.split('"').next().unwrap().to_owned();
+        let message = until("it fails", || {
+            let shown = site.json(&["task", "show", &id]);
+            (shown["status"] == "failed").then(|| shown["message"].to_string())
+        });
+        assert!(message.contains("the parameters are not those of a delivery"), "{message}");
+    }
+    assert_eq!(receiver.all().len(), 1);
+    let session = "6c0e4f7e-4d0e-4f43-9a3d-0f4c0a7f1c11";
+    let call = serde_json::json!({
+        "protocol": 1, "session": session, "seq": 1, "modules": [{ "name": "webhook-mine", "free": 1 }],
+    });
+    let answer = site.post("/v1/worker/exchange", &call.to_string());
+    assert!(
+        answer.starts_with("HTTP/1.1 400") && answer.contains("delivers to this webhook by itself"),
+        "{answer}"
+    );
+}
+
+#[test]
 fn no_request_leaves_the_permitted_networks() {
     let inside = Receiver::content();
     let target = format!("http://127.0.0.1:{}/", inside.port);

@@ -141,6 +141,7 @@ impl ServerArgs {
             return Ok(Exit::Done);
         }
         let shutdown = signals::shutdown()?;
+        signals::ignore_hangup(config.tls.is_some())?;
         let server = Server::open(checked).await?;
         if !self.trust_clock {
             server.check_clock()?;

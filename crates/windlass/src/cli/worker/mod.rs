@@ -189,7 +189,9 @@ impl WorkerArgs {
             exclusive,
             secrets: self.secrets.sources()?,
         };
-        modules::serve(options, signals::shutdown()?).await?;
+        let shutdown = signals::shutdown()?;
+        signals::ignore_hangup(false)?;
+        modules::serve(options, shutdown).await?;
         Ok(Exit::Done)
     }
 }

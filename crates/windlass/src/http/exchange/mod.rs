@@ -58,6 +58,12 @@ pub(crate) async fn exchange(
     drop(text);
     for offer in call.claim_requests.iter().flatten() {
         grant.offer(&offer.module)?;
+        if app.own_modules.contains(&offer.module) {
+            return Err(Refused::malformed(format!(
+                "no worker can serve the module `{}`: the server delivers to this webhook by itself",
+                offer.module
+            )));
+        }
     }
     if let Some(connection) = connection {
         match app.engine.knows_session(call.session) {

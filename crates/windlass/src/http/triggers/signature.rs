@@ -107,7 +107,8 @@ fn plain(secret: &Secret, name: &str, headers: &HeaderMap, body: &[u8]) -> Resul
     Ok(hex(&Sha256::digest(body)))
 }
 
-fn mac(secret: &Secret) -> Hmac<Sha256> {
+/// An HMAC-SHA256 with this key, of nothing yet.
+pub(crate) fn mac(secret: &Secret) -> Hmac<Sha256> {
     // HMAC takes keys of every length.
     Hmac::<Sha256>::new_from_slice(&secret.0).unwrap_or_else(|_| unreachable!("HMAC takes every key"))
 }
@@ -129,7 +130,8 @@ fn checked_id(id: &str) -> Result<String, Refused> {
     }
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
+/// The 32 bytes of 64 hexadecimal digits.
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     (digits.len() == 64).then(|| digits.chunks(2).map(byte).collect())?
