@@ -11,6 +11,7 @@ mod evaluation;
 mod follow_ups;
 mod grants;
 pub(crate) mod inbox;
+mod joins;
 pub(crate) mod latest_time;
 mod lock_work;
 mod part;
