@@ -97,6 +97,7 @@ pub(crate) struct ServerSection {
     #[schema(value_type = Option<String>)]
     pub(crate) listen: Option<SocketAddr>,
     /// URL under which others reach the server.
+    #[serde(default, deserialize_with = "values::in_file::advertise")]
     pub(crate) advertise: Option<String>,
     /// The store of the tasks.
     #[serde(default, deserialize_with = "values::in_file::store")]

@@ -118,10 +118,15 @@ fn explain(key: &str, message: &str) -> String {
         ("u32", "a whole number"),
         ("f64", "a number"),
     ];
+    // A section is a struct here.
+    let message = match message.rsplit_once(", expected struct ") {
+        Some((found, _)) => format!("{found}, expected a section with keys"),
+        None => message.to_owned(),
+    };
     let plain = types.iter().find_map(|(of_rust, plain)| {
         Some(format!("{}, expected {plain}", message.strip_suffix(of_rust)?.strip_suffix(", expected ")?))
     });
-    format!("`{key}`: {}", plain.as_deref().unwrap_or(message))
+    format!("`{key}`: {}", plain.as_deref().unwrap_or(&message))
 }
 
 /// A message of serde about a value of the wrong type, without the value: URLs, and the files that variables name, may have passwords.
@@ -197,7 +202,7 @@ mod tests {
             ),
             (
                 "[server]\nkeep_tasks = \"1h\"\n",
-                "line 2, column 1: `server.keep_tasks`: the minimum is 24h. Idempotency keys are deleted with their \
+                "line 2, column 1: `server.keep_tasks`: it is 1h; the minimum is 24h. Idempotency keys are deleted with their \
                  tasks, so a request repeated later would start its task again"
                     .to_owned(),
             ),
@@ -209,6 +214,15 @@ mod tests {
                     .to_owned(),
             ),
             ("[events]\nbroker = \"kafka://h\"\n", "line 1, column 2: `events`: missing field `topic`".to_owned()),
+            (
+                "server = 3\n",
+                "line 1, column 1: `server`: invalid type: integer `3`, expected a section with keys".to_owned(),
+            ),
+            (
+                "[server]\nadvertise = \"nonsense\"\n",
+                "line 2, column 1: `server.advertise`: \"nonsense\" is not a URL such as https://windlass-1.internal:7700"
+                    .to_owned(),
+            ),
         ] {
             let found = error(text, &[]);
             assert_eq!(found, format!("in the configuration file DIR/windlass.toml, {wanted}"));

@@ -31,6 +31,20 @@ pub(crate) fn of_text<T: FromStr<Err: fmt::Display>>(
     check(text.parse().map_err(|error: T::Err| error.to_string())?)
 }
 
+/// Checks `advertise`.
+///
+/// # Errors
+/// When it is not the URL of a server.
+pub(crate) fn advertise(text: String) -> Result<String, String> {
+    let is_url =
+        url::Url::parse(&text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+    if is_url {
+        Ok(text)
+    } else {
+        Err(format!("{text:?} is not a URL such as https://windlass-1.internal:7700"))
+    }
+}
+
 /// Checks `keep_tasks`.
 ///
 /// # Errors
@@ -38,7 +52,7 @@ pub(crate) fn of_text<T: FromStr<Err: fmt::Display>>(
 pub(crate) fn keep_tasks(time: Span) -> Result<Span, String> {
     if time < KEEP_TASKS_MIN {
         return Err(format!(
-            "the minimum is {KEEP_TASKS_MIN}. Idempotency keys are deleted with their tasks, so a request repeated later \
+            "it is {time}; the minimum is {KEEP_TASKS_MIN}. Idempotency keys are deleted with their tasks, so a request repeated later \
              would start its task again"
         ));
     }
@@ -98,6 +112,10 @@ pub(super) mod in_file {
         })
     }
 
+    pub(crate) fn advertise<'de, D: Deserializer<'de>>(url: D) -> Result<Option<String>, D::Error> {
+        checked(url, super::advertise)
+    }
+
     pub(crate) fn keep_tasks<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Span>, D::Error> {
         checked(time, super::keep_tasks)
     }
@@ -122,8 +140,18 @@ mod tests {
     #[test]
     fn tasks_are_kept_for_a_day_at_least() {
         let keep = |text: &str| keep_tasks(text.parse().unwrap());
-        assert!(keep("23h").unwrap_err().contains("the minimum is 24h"));
+        assert!(keep("23h").unwrap_err().contains("it is 23h; the minimum is 24h"));
         assert!(keep("1d").is_ok());
+    }
+
+    #[test]
+    fn others_reach_a_server_by_a_url() {
+        for url in ["http://10.0.0.1:7700", "https://windlass-1.internal/"] {
+            assert_eq!(advertise(url.to_owned()).as_deref(), Ok(url));
+        }
+        for text in ["", "nonsense", "ftp://x", "http://", "10.0.0.1:7700"] {
+            assert!(advertise(text.to_owned()).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) struct ServerArgs {
     pub(crate) listen: Option<SocketAddr>,
 
     /// URL under which others reach this server, for `server list` [default: http:// and the address]
-    #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_ADVERTISE")]
+    #[arg(long, value_name = "URL", env = "WINDLASS_SERVER_ADVERTISE", value_parser = |text: &str| values::of_text(text, values::advertise))]
     pub(crate) advertise: Option<String>,
 
     /// The store of the tasks: sqlite:PATH, postgres://…, mysql://… or memory: [default: sqlite:windlass.db]
