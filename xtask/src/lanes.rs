@@ -14,7 +14,7 @@ use anyhow::{Context as _, ensure};
 /// How many of the last lines of a failed job's output are repeated in the error.
 const LAST_LINES: usize = 8;
 
-/// How many panics are, which come before.
+/// The maximum number of earlier panics that are repeated.
 const PANICS_MAX: usize = 4;
 
 /// A command with a name for people.
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_told_whatever_was_printed_after_it() {
+    fn a_panic_is_repeated_whatever_was_printed_after_it() {
         let script =
             "echo \"thread 'a::b' (7) panicked at x.rs:3:1:\"; echo 'left is not right'; seq 40; exit 101";
         assert_eq!(

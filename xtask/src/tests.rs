@@ -44,7 +44,7 @@ fn compile(workspace: &Workspace, features: &str) -> anyhow::Result<Vec<Artifact
     Ok(compiled.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Where the program is that the tests run. After them it is there already; one that is built without the tests has other
+/// The path of the program that the tests run. After them it is there already; one that is built without the tests has other
 /// features in its dependencies, so most of them are compiled again.
 pub(crate) fn program(workspace: &Workspace, features: &str) -> anyhow::Result<PathBuf> {
     let is_program = |artifact: &Artifact| {

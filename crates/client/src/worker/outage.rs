@@ -18,7 +18,7 @@ enum Cause {
     Token,
     /// It did not accept an earlier token than the present one.
     EarlierToken,
-    /// Anything else that does not pass by itself, as text.
+    /// Anything else that does not pass by itself: its message without digits, to compare.
     Other(String),
 }
 

@@ -112,15 +112,10 @@ impl Committer {
             }
             basis = Basis::Stored;
         }
-        if let Err((places, error)) =
-            join_existing(&self.engine, &operations, &asked, &mut replies, &mut joins).await
-        {
-            open.extend(places);
-            fault = Some(error);
-        }
-        let mut joining: BTreeMap<usize, Vec<Envelope>> = BTreeMap::new();
-        for ((operation, _), join) in joins {
-            joining.entry(operation).or_default().push(join);
+        let mut waiting = join_existing(&self.engine, &operations, &asked, &mut replies, &mut joins).await;
+        for ((operation, item), join) in joins {
+            operations[operation].add(item, join);
+            waiting.insert(operation);
         }
         // Callers that receive a reply may claim attempts as well, with the time at which they called.
         let now = self.engine.latest.not_before(clock());
@@ -128,7 +123,7 @@ impl Committer {
         let unsettled: BTreeSet<usize> = open.into_iter().map(|(operation, _)| operation).collect();
         let deposed: BTreeSet<usize> = deposed.into_iter().map(|(operation, _)| operation).collect();
         self.engine.counts.batch(asked.len() - put_off.len());
-        let put_off: BTreeSet<usize> = put_off.into_iter().map(|(operation, _)| operation).collect();
+        waiting.extend(put_off.into_iter().map(|(operation, _)| operation));
         let mut back = Vec::new();
         for (index, (mut operation, replies)) in operations.into_iter().zip(replies).enumerate() {
             let fault = match deposed.contains(&index) {
@@ -136,17 +131,14 @@ impl Committer {
                 false => fault.as_ref(),
             };
             let has_failed = fault.is_some() && (unsettled.contains(&index) || deposed.contains(&index));
-            let waits = put_off.contains(&index) || joining.contains_key(&index);
-            if waits && !has_failed {
-                operation.add(joining.remove(&index).unwrap_or_default());
+            if waiting.contains(&index) && !has_failed {
                 operation.settled = replies;
                 back.push(operation);
                 continue;
             }
             let replies: Replies = match fault {
-                // A submit whose task has not joined its exclusive queue is accepted, but others could come before it.
-                Some(error) if replies.iter().any(Option::is_none) => Err(error.clone()),
-                _ => Ok(replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect()),
+                Some(error) if operation.lacks_reply(&replies) => Err(error.clone()),
+                _ => Ok(operation.replies(replies)),
             };
             operation.answer(replies);
         }
@@ -196,6 +188,8 @@ impl Committer {
         let (changes, parts) = audit::add_entries(changes, parts, operations, decided_at.wall);
         let mut sent = self.sent(&changes);
         let joining = take_joins(&mut sent, &changes, &parts);
+        let only_consume: Vec<bool> =
+            changes.iter().map(|change| matches!(change, Change::Consume(_))).collect();
         let led = open.iter().find_map(|place| operations[place.0].led);
         let outcomes = match along {
             Some(along) => along.commit(changes, led, decided_at).await?,
@@ -216,8 +210,10 @@ impl Committer {
                 again.push(place);
             }
         }
-        for (part, outcome) in parts.into_iter().zip(outcomes) {
+        for ((part, outcome), only_consumes) in parts.into_iter().zip(outcomes).zip(only_consume) {
             let came_to = match outcome {
+                // Another server has delivered this message, which changes nothing any more.
+                Outcome::Conflict if only_consumes => Reply::Done,
                 Outcome::Conflict => {
                     self.engine.counts.conflict();
                     part.task.iter().for_each(|part| self.engine.task_cache.forget(part.loaded.task.id));

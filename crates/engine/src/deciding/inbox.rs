@@ -147,9 +147,9 @@ pub(crate) struct Operation {
     pub(crate) items: Vec<Item>,
     /// If the operation was put back: the replies to its settled items.
     pub(crate) settled: Vec<Option<Reply>>,
-    /// The number of items at the end that the committer has added: the operation is answered after them, and without
-    /// their replies.
-    pub(crate) added: usize,
+    /// Messages that the committer has added as items at the end, which must be delivered before the operation is answered: for
+    /// each the item whose reply is true only then.
+    added: Vec<usize>,
     /// The lease of the service that these items are of. If it is lost, none of them is committed any more.
     pub(crate) led: Option<Leadership>,
     /// What the audit log records about its changes.
@@ -159,7 +159,7 @@ pub(crate) struct Operation {
 
 impl Operation {
     fn new(led: Option<Leadership>, items: Vec<Item>, reply: oneshot::Sender<Replies>) -> Self {
-        Self { items, settled: Vec::new(), added: 0, led, audited: current_operation(), reply }
+        Self { items, settled: Vec::new(), added: Vec::new(), led, audited: current_operation(), reply }
     }
 
     /// Messages for whose outcome nobody waits.
@@ -168,19 +168,32 @@ impl Operation {
         Self::new(None, messages.into_iter().map(Item::Message).collect(), reply)
     }
 
-    /// Adds messages that must be delivered before the operation is answered.
-    pub(crate) fn add(&mut self, messages: Vec<Envelope>) {
-        self.added += messages.len();
-        self.items.extend(messages.into_iter().map(Item::Message));
+    /// Adds a message that must be delivered before this item is answered.
+    pub(crate) fn add(&mut self, item: usize, message: Envelope) {
+        self.added.push(item);
+        self.items.push(Item::Message(message));
+    }
+
+    /// Whether an item that was asked for has no reply.
+    pub(crate) fn lacks_reply(&self, replies: &[Option<Reply>]) -> bool {
+        replies.iter().take(self.items.len() - self.added.len()).any(Option::is_none)
+    }
+
+    /// The replies to what was asked for. An item whose message was not delivered gets a conflict: its caller repeats it.
+    pub(crate) fn replies(&self, replies: Vec<Option<Reply>>) -> Vec<Reply> {
+        let mut replies: Vec<Reply> =
+            replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect();
+        let of_added = replies.split_off(self.items.len() - self.added.len());
+        for (place, item) in self.added.iter().enumerate() {
+            if matches!(of_added.get(place), None | Some(Reply::Conflict)) {
+                replies[*item] = Reply::Conflict;
+            }
+        }
+        replies
     }
 
     /// Sends the replies. The caller may have gone away; the decisions are final anyway.
     pub(crate) fn answer(self, replies: Replies) {
-        let asked = self.items.len() - self.added;
-        let replies = replies.map(|mut replies| {
-            replies.truncate(asked);
-            replies
-        });
         let _ = self.reply.send(replies);
     }
 

@@ -1,10 +1,10 @@
-//! Tasks join their exclusive queues before their submits are answered: whatever is submitted after the reply joins behind them, on any
-//! server.
+//! Where servers share a store, tasks join their exclusive queues before their submits are answered: whatever is submitted after
+//! the reply joins behind them, on any server. A single server delivers these messages in the order of the tasks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use windlass_core::{
-    LockCommand, Message, TaskId,
+    Lock, LockCommand, LockName, LockOwner, Message, Task, TaskId,
     planted::{Bug, is_planted},
 };
 use windlass_store::{Change, Envelope, StoreError};
@@ -20,37 +20,80 @@ use crate::Engine;
 const UNDELIVERED_MAX: usize = 20_000;
 
 /// Submits of flows with an exclusive queue that are deduplicated to an existing task are answered after that task has joined,
-/// like those of new tasks. The server that accepted the task may have stopped before it delivered the message.
-/// If the store fails, these submits have no replies.
+/// too: the server that accepted the task may have stopped before it delivered the message. Adds these messages to
+/// `by_place`, and returns the operations that wait for a message of another one. A submit whose task may not join soon gets a
+/// conflict, so that its sender repeats it.
 pub(super) async fn join_existing(
     engine: &Engine,
     operations: &[Operation],
     asked: &[Place],
     replies: &mut [Vec<Option<Reply>>],
-    joining: &mut BTreeMap<Place, Envelope>,
-) -> Result<(), (Vec<Place>, StoreError)> {
+    by_place: &mut BTreeMap<Place, Envelope>,
+) -> BTreeSet<usize> {
     let existing = existing_in_queues(operations, asked, replies);
-    if existing.is_empty() || is_planted(Bug::JoinNotAwaited) {
-        return Ok(());
+    if existing.is_empty() || engine.store.cluster().is_none() || is_planted(Bug::JoinNotAwaited) {
+        return BTreeSet::new();
     }
-    let messages = match engine.store.messages(UNDELIVERED_MAX).await {
-        Ok(messages) => messages,
+    let mut joining: BTreeSet<TaskId> = by_place.values().filter_map(joining_task).collect();
+    let tasks = existing.iter().map(|(_, task)| *task).filter(|task| !joining.contains(task)).collect();
+    let mut undelivered = match undelivered(engine, tasks).await {
+        Ok(undelivered) => undelivered,
         Err(error) => {
-            existing.iter().for_each(|((operation, item), _)| replies[*operation][*item] = None);
-            return Err((existing.into_iter().map(|(place, _)| place).collect(), error));
+            tracing::warn!(%error, "whether existing tasks are in their exclusive queues is not known: their submits are refused");
+            existing.iter().for_each(|((operation, item), _)| {
+                replies[*operation][*item] = Some(Reply::Conflict);
+            });
+            return BTreeSet::new();
         }
     };
-    let are_all = messages.len() < UNDELIVERED_MAX;
-    let joins = messages.into_iter().filter_map(|envelope| Some((joins(&envelope)?, envelope)));
-    let undelivered: HashMap<TaskId, Envelope> = joins.collect();
+    let mut waiting = BTreeSet::new();
     for (place, task) in existing {
-        match undelivered.get(&task) {
-            Some(join) => drop(joining.insert(place, join.clone())),
-            None if are_all => {}
-            None => replies[place.0][place.1] = Some(Reply::Conflict),
+        if joining.contains(&task) {
+            waiting.insert(place.0);
+            continue;
+        }
+        match undelivered.remove(&task) {
+            None => {}
+            Some(Some(join)) => {
+                joining.insert(task);
+                by_place.insert(place, join);
+            }
+            Some(None) => replies[place.0][place.1] = Some(Reply::Conflict),
         }
     }
-    Ok(())
+    waiting
+}
+
+/// Those of the tasks that have not joined their queue for the first time, with the message that does it if it is found. Another
+/// server may have delivered it meanwhile.
+async fn undelivered(
+    engine: &Engine,
+    tasks: BTreeSet<TaskId>,
+) -> Result<HashMap<TaskId, Option<Envelope>>, StoreError> {
+    let loaded = engine.store.load(&tasks.into_iter().collect::<Vec<_>>()).await?;
+    let mut waiting: Vec<(LockName, LockOwner)> =
+        loaded.iter().flatten().filter_map(|loaded| joins_first(&loaded.task)).collect();
+    if waiting.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let names: BTreeSet<LockName> = waiting.iter().map(|(queue, _)| queue.clone()).collect();
+    let locks = engine.store.locks_by_name(&names.into_iter().collect::<Vec<_>>()).await?;
+    let locks: HashMap<&LockName, &Lock> = locks.iter().map(|lock| (&lock.name, lock)).collect();
+    waiting.retain(|(queue, owner)| !locks.get(queue).is_some_and(|lock| lock.has(owner)));
+    if waiting.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let messages = engine.store.messages(UNDELIVERED_MAX).await?;
+    let messages = messages.into_iter().filter_map(|envelope| Some((joining_task(&envelope)?, envelope)));
+    let mut messages: HashMap<TaskId, Envelope> = messages.collect();
+    Ok(waiting.into_iter().map(|(_, owner)| (owner.task, messages.remove(&owner.task))).collect())
+}
+
+/// The queue of a task that waits for it since it was accepted. A task that joins later or again has its position by a time.
+fn joins_first(task: &Task) -> Option<(LockName, LockOwner)> {
+    let is_first = task.waits_for_queue() && task.state.queue.turn == 1 && task.input.at.is_none();
+    let queue = task.input.exclusive.as_ref().filter(|_| is_first)?;
+    Some((queue.clone(), task.queue_owner()?))
 }
 
 /// The existing tasks that submits of flows with an exclusive queue got as replies.
@@ -71,15 +114,14 @@ fn existing_in_queues(
 }
 
 /// The task that joins its exclusive queue with a message.
-fn joins(envelope: &Envelope) -> Option<TaskId> {
+fn joining_task(envelope: &Envelope) -> Option<TaskId> {
     match &envelope.message {
         Message::Lock { command: LockCommand::Join { owner, .. }, .. } => Some(owner.task),
         _ => None,
     }
 }
 
-/// Takes the requests for exclusive queues out of the messages that new tasks send, with the places of their submits. A
-/// submit is answered after its task has joined: whatever is submitted after that joins behind it, on any server.
+/// Takes the requests for exclusive queues out of the messages that new tasks send, with the places of their submits.
 pub(super) fn take_joins(
     sent: &mut [Vec<Envelope>],
     changes: &[Change],
@@ -90,7 +132,7 @@ pub(super) fn take_joins(
         let is_new =
             matches!(change, Change::Task(change) if change.before == 0 && change.consumes.is_none());
         let place = part.pending.first().filter(|_| is_new)?.place;
-        let join = sent.iter().position(|envelope| joins(envelope).is_some())?;
+        let join = sent.iter().position(|envelope| joining_task(envelope).is_some())?;
         Some((place, sent.swap_remove(join)))
     });
     joins.collect()

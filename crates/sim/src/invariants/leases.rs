@@ -36,12 +36,10 @@ pub(super) struct Leases {
     /// The longest silence of each worker; none for attached ones.
     silences: Vec<Option<u64>>,
     server_started_at: u64,
-    /// When the store was moved into another one.
-    moved_at: u64,
     /// When workers first named each attempt to the running server.
     named: BTreeMap<AttemptId, u64>,
     runs: BTreeMap<u64, Run>,
-    /// When each attempt was given to its worker: its timeout counts from then.
+    /// When each attempt was given to its worker, by a server on the present store: its timeout counts from then.
     given: BTreeMap<AttemptId, u64>,
     /// Attempts ended by the deadline of their step. That may be before their timeout, and unknown to their
     /// worker. The invariant of due times checks that no deadline passes too early.
@@ -80,7 +78,6 @@ impl Leases {
             applies: !(config.shared && (failing || set_ahead)),
             shared: config.shared,
             server_started_at: 0,
-            moved_at: 0,
             named: BTreeMap::new(),
             runs: BTreeMap::new(),
             given: BTreeMap::new(),
@@ -202,7 +199,7 @@ impl Invariant for Leases {
             // the answer was in transit (world 1796017871427129).
             Seen::Moved(_) => {
                 self.runs.clear();
-                self.moved_at = world.now();
+                self.given.clear();
             }
             Seen::ServerKilled => self.note_silences(world.now()),
             Seen::ServerStarted => {
@@ -226,7 +223,7 @@ impl Invariant for Leases {
                 if self.applies {
                     self.begin(*worker, id, truth, world)?;
                 }
-                if self.given.get(id).is_some_and(|given_at| *given_at >= self.moved_at) {
+                if self.given.contains_key(id) {
                     self.runs.insert(*run, Run { worker: *worker, id: *id, since: world.now() });
                 }
             }

@@ -75,18 +75,20 @@ fn wanted() -> anyhow::Result<Targets> {
 
 /// Reads a filter. A word that is not a level would be a target: then a misspelt level would turn off everything.
 fn filter(text: &str) -> anyhow::Result<Targets> {
-    for part in text.split(',').map(str::trim) {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    for part in &parts {
         let (target, level) = part.split_once('=').unwrap_or(("", part));
         let is_target = target.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-:".contains(letter));
         ensure!(
-            is_target && (part == level) == target.is_empty(),
+            is_target && (*part == level) == target.is_empty(),
             "\"{part}\" has no target before the equals sign"
         );
+        ensure!(!level.is_empty(), "a level is missing: use error, warn, info, debug, trace or off");
         level.parse::<LevelFilter>().map_err(|_| {
             anyhow::anyhow!("\"{level}\" is not a level: use error, warn, info, debug, trace or off")
         })?;
     }
-    Ok(text.parse()?)
+    Ok(parts.join(",").parse()?)
 }
 
 fn is_colored() -> bool {
@@ -109,9 +111,22 @@ mod tests {
         {
             assert!(filter(text).is_ok(), "{text}");
         }
-        for text in ["inof", "nonsense", "=,=", "=info", "info;debug", "[x", "windlass=lots", "info,windlas"]
-        {
+        let words = [
+            "inof",
+            "nonsense",
+            "=,=",
+            "=info",
+            "info;debug",
+            "[x",
+            "windlass=lots",
+            "info,windlas",
+            "info,",
+            "windlass=",
+        ];
+        for text in words {
             assert!(filter(text).is_err(), "{text}");
         }
+        let filter = filter("windlass=debug, info").unwrap();
+        assert_eq!(filter.default_level(), Some(LevelFilter::INFO), "{filter}");
     }
 }

@@ -1,6 +1,9 @@
 //! Stop signals.
 
-use std::{io, process};
+use std::{
+    io::{self, IsTerminal as _},
+    process,
+};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
@@ -22,12 +25,15 @@ pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Keeps SIGHUP from ending the process at once. To a server with TLS, which listens for it too, it means that certificates were
-/// replaced; others log that they ignore it.
+/// Keeps SIGHUP from ending the process at once, unless it runs in a terminal, whose end it means then. To a server with TLS, which
+/// listens for it too, it means that certificates were replaced; others log that they ignore it.
 ///
 /// # Errors
 /// When it cannot be caught. Must be called inside of a runtime.
 pub(crate) fn ignore_hangup(has_tls: bool) -> io::Result<()> {
+    if io::stderr().is_terminal() {
+        return Ok(());
+    }
     let mut hangup = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {

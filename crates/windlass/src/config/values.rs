@@ -36,8 +36,8 @@ pub(crate) fn of_text<T: FromStr<Err: fmt::Display>>(
 /// # Errors
 /// When it is not the URL of a server.
 pub(crate) fn advertise(text: String) -> Result<String, String> {
-    let is_url =
-        url::Url::parse(&text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
+    let is_url = reqwest::Url::parse(&text)
+        .is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host());
     if is_url {
         Ok(text)
     } else {

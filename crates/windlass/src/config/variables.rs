@@ -103,7 +103,7 @@ fn set_one(file: &mut Table, variable: &Variable) -> anyhow::Result<()> {
         "write a section and a key with two underscores between them, such as WINDLASS_EVENTS__TOPIC"
     );
     let value = if names_a_file(&parts) {
-        // A string: a password may have digits alone.
+        // A string, also if it has digits alone: it may be a password. No password is one of these two words.
         match read(Path::new(&variable.value))?.as_str() {
             "true" => Value::Boolean(true),
             "false" => Value::Boolean(false),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::Sha256;
 use windlass_api::Span;
-use windlass_core::{Json, Secret, Task, hex};
+use windlass_core::{Json, Name, Secret, Task, hex};
 use windlass_engine::services::Unreadable;
 
 use super::{message::Message, settings::WebhookSettings};
@@ -58,15 +58,19 @@ struct Params<T> {
     /// Id of the message.
     id: String,
     body: T,
-    /// Hexadecimal HMAC of the others, see [`seal`].
-    seal: String,
+    /// Hexadecimal HMACs of `id` and `body`, one per secret of the webhook, see [`seal`]. While a secret is changed, servers have
+    /// different ones.
+    #[serde(default)]
+    seals: Vec<String>,
 }
 
-/// HMAC-SHA256 of the id and the body of a message with a secret of its webhook.
-fn seal(secret: &Secret, id: &str, body: &Value) -> Hmac<Sha256> {
-    let mut mac = mac(secret);
-    // No receiver takes it for the signature of a request: that one begins with the id of a message, which has no space.
-    for part in ["seal of the message ", id, " ", &body.to_string()] {
+/// HMAC-SHA256 of a message with a key that is derived from a secret of its webhook: receivers have the secret for signatures.
+fn seal(secret: &Secret, module: &Name, id: &str, body: &Value) -> Hmac<Sha256> {
+    let mut key = mac(secret);
+    key.update(b"seal of deliveries to ");
+    key.update(module.as_str().as_bytes());
+    let mut mac = mac(&Secret(key.finalize().into_bytes().to_vec()));
+    for part in [id, " ", &body.to_string()] {
         mac.update(part.as_bytes());
     }
     mac
@@ -76,12 +80,20 @@ fn seal(secret: &Secret, id: &str, body: &Value) -> Hmac<Sha256> {
 ///
 /// # Errors
 /// When the parameters are not those of a delivery that a server with one of these secrets has started.
-pub(super) fn read(params: &Json, secrets: &[Secret]) -> Result<(String, String), String> {
+pub(super) fn read(params: &Json, module: &Name, secrets: &[Secret]) -> Result<(String, String), String> {
     let read: Result<Params<Value>, _> = serde_json::from_str(params.as_str());
-    let Params { id, body, seal: given } = read.map_err(|error| error.to_string())?;
-    let given = from_hex(&given).unwrap_or_default();
-    if !secrets.iter().any(|secret| seal(secret, &id, &body).verify_slice(&given).is_ok()) {
-        return Err("no server with the secret of this webhook has made this message".to_owned());
+    let Params { id, body, seals } = read.map_err(|error| error.to_string())?;
+    let seals: Vec<Vec<u8>> = seals.iter().filter_map(|seal| from_hex(seal)).collect();
+    let is_by = |secret: &Secret| {
+        let mac = seal(secret, module, &id, &body);
+        seals.iter().any(|given| mac.clone().verify_slice(given).is_ok())
+    };
+    if !secrets.iter().any(is_by) {
+        return Err(
+            "no server with a secret of this webhook has made this message. Only servers start deliveries; \
+                    if the secret was replaced at once, give both"
+                .to_owned(),
+        );
     }
     Ok((id, body.to_string()))
 }
@@ -98,11 +110,15 @@ pub(super) async fn start(
 ) -> Vec<Result<(), Unreadable>> {
     let documents = messages.iter().map(|(webhook, message)| {
         let run = format!("{}.deliver", webhook.module);
-        let secret = webhook.secrets.first().ok_or("the webhook has no secret")?;
-        let seal = seal(secret, &message.id, &message.body).finalize().into_bytes();
+        let seal =
+            |secret| hex(&seal(secret, &webhook.module, &message.id, &message.body).finalize().into_bytes());
         let document = Document {
             steps: [Step { name: "deliver", run: &run, timeout: TIMEOUT, retry: RETRY }],
-            params: Params { id: message.id.clone(), body: &message.body, seal: hex(&seal) },
+            params: Params {
+                id: message.id.clone(),
+                body: &message.body,
+                seals: webhook.secrets.iter().map(seal).collect(),
+            },
             labels: [(LABEL, webhook.name.as_str()), (KIND_LABEL, message.kind.as_str())].into(),
         };
         let key = format!("webhook/{}/{}", webhook.name, message.id);

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest pause that a receiver may ask for.
 const PAUSE_MAX: Millis = Millis::from_secs(3600);
 
-/// A receiver may ask for a pause 100 times. Pauses that it wants to be shorter grow up to this one, so that a message is sent
+/// A receiver may ask for a pause 100 times. Shorter pauses are lengthened, more each time, up to this one: so a message is sent
 /// for about a day.
 const PAUSE_LAST: Millis = Millis::from_secs(15 * 60);
 

@@ -138,7 +138,7 @@ impl Worker {
                 attempt.module().and_then(|module| Some((module.clone(), self.senders.get(module)?.clone())));
             let Some((module, sender)) = found else { continue };
             let (token, app) = (token.clone(), self.app.clone());
-            let (message, number) = (delivery::read(params, &sender.secrets), attempt.id.attempt);
+            let (message, number) = (delivery::read(params, &module, &sender.secrets), attempt.id.attempt);
             let traceparent = traceparent.clone();
             if !self.holding.insert(token.clone()) {
                 continue;
@@ -149,8 +149,9 @@ impl Worker {
                         let at = app.clock.now().wall.0 / 1000;
                         sender.send(&id, body, at, number, traceparent.as_deref()).await
                     }
+                    // Another server may have other secrets while one is replaced.
                     Err(error) => {
-                        failed(&format!("the parameters are not those of a delivery: {error}"), false)
+                        failed(&format!("the parameters are not those of a delivery: {error}"), true)
                     }
                 }
             });
