@@ -112,7 +112,8 @@ impl Committer {
             }
             basis = Basis::Stored;
         }
-        let mut waiting = join_existing(&self.engine, &operations, &asked, &mut replies, &mut joins).await;
+        join_existing(&self.engine, &operations, &asked, &mut replies, &mut joins).await;
+        let mut waiting = BTreeSet::new();
         for ((operation, item), join) in joins {
             operations[operation].add(item, join);
             waiting.insert(operation);

@@ -148,8 +148,8 @@ pub(crate) struct Operation {
     /// If the operation was put back: the replies to its settled items.
     pub(crate) settled: Vec<Option<Reply>>,
     /// Messages that the committer has added as items at the end, which must be delivered before the operation is answered: for
-    /// each the item whose reply is true only then.
-    added: Vec<usize>,
+    /// each the items whose replies are true only then.
+    added: Vec<Vec<usize>>,
     /// The lease of the service that these items are of. If it is lost, none of them is committed any more.
     pub(crate) led: Option<Leadership>,
     /// What the audit log records about its changes.
@@ -170,7 +170,12 @@ impl Operation {
 
     /// Adds a message that must be delivered before this item is answered.
     pub(crate) fn add(&mut self, item: usize, message: Envelope) {
-        self.added.push(item);
+        let asked = self.items.len() - self.added.len();
+        let is_it = |added: &Item| matches!(added, Item::Message(added) if added.id == message.id);
+        if let Some(place) = self.items[asked..].iter().position(is_it) {
+            return self.added[place].push(item);
+        }
+        self.added.push(vec![item]);
         self.items.push(Item::Message(message));
     }
 
@@ -184,9 +189,9 @@ impl Operation {
         let mut replies: Vec<Reply> =
             replies.into_iter().map(|reply| reply.unwrap_or(Reply::Conflict)).collect();
         let of_added = replies.split_off(self.items.len() - self.added.len());
-        for (place, item) in self.added.iter().enumerate() {
+        for (place, items) in self.added.iter().enumerate() {
             if matches!(of_added.get(place), None | Some(Reply::Conflict)) {
-                replies[*item] = Reply::Conflict;
+                items.iter().for_each(|item| replies[*item] = Reply::Conflict);
             }
         }
         replies

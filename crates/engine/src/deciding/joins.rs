@@ -21,47 +21,39 @@ const UNDELIVERED_MAX: usize = 20_000;
 
 /// Submits of flows with an exclusive queue that are deduplicated to an existing task are answered after that task has joined,
 /// too: the server that accepted the task may have stopped before it delivered the message. Adds these messages to
-/// `by_place`, and returns the operations that wait for a message of another one. A submit whose task may not join soon gets a
-/// conflict, so that its sender repeats it.
+/// `by_place`. A submit whose task may not join soon gets a conflict, so that its sender repeats it.
 pub(super) async fn join_existing(
     engine: &Engine,
     operations: &[Operation],
     asked: &[Place],
     replies: &mut [Vec<Option<Reply>>],
     by_place: &mut BTreeMap<Place, Envelope>,
-) -> BTreeSet<usize> {
+) {
     let existing = existing_in_queues(operations, asked, replies);
     if existing.is_empty() || engine.store.cluster().is_none() || is_planted(Bug::JoinNotAwaited) {
-        return BTreeSet::new();
+        return;
     }
-    let mut joining: BTreeSet<TaskId> = by_place.values().filter_map(joining_task).collect();
-    let tasks = existing.iter().map(|(_, task)| *task).filter(|task| !joining.contains(task)).collect();
-    let mut undelivered = match undelivered(engine, tasks).await {
+    // Two submits of one batch may be deduplicated to one task.
+    let joins = by_place.values().filter_map(|join| Some((joining_task(join)?, join.clone())));
+    let joining: HashMap<TaskId, Envelope> = joins.collect();
+    let tasks = existing.iter().map(|(_, task)| *task).filter(|task| !joining.contains_key(task)).collect();
+    let undelivered = match undelivered(engine, tasks).await {
         Ok(undelivered) => undelivered,
         Err(error) => {
             tracing::warn!(%error, "whether existing tasks are in their exclusive queues is not known: their submits are refused");
             existing.iter().for_each(|((operation, item), _)| {
                 replies[*operation][*item] = Some(Reply::Conflict);
             });
-            return BTreeSet::new();
+            return;
         }
     };
-    let mut waiting = BTreeSet::new();
     for (place, task) in existing {
-        if joining.contains(&task) {
-            waiting.insert(place.0);
-            continue;
-        }
-        match undelivered.remove(&task) {
-            None => {}
-            Some(Some(join)) => {
-                joining.insert(task);
-                by_place.insert(place, join);
-            }
-            Some(None) => replies[place.0][place.1] = Some(Reply::Conflict),
+        match (joining.get(&task), undelivered.get(&task)) {
+            (Some(join), _) | (None, Some(Some(join))) => drop(by_place.insert(place, join.clone())),
+            (None, Some(None)) => replies[place.0][place.1] = Some(Reply::Conflict),
+            (None, None) => {}
         }
     }
-    waiting
 }
 
 /// Those of the tasks that have not joined their queue for the first time, with the message that does it if it is found. Another
