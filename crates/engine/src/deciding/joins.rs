@@ -16,12 +16,12 @@ use super::{
 };
 use crate::Engine;
 
-/// The maximum number of undelivered messages among which a submit looks for the one of an existing task.
+/// The maximum number of undelivered messages that are read to find those of existing tasks.
 const UNDELIVERED_MAX: usize = 20_000;
 
-/// Submits of flows with an exclusive queue that are deduplicated to an existing task are answered after that task has joined,
-/// too: the server that accepted the task may have stopped before it delivered the message. Adds these messages to
-/// `by_place`. A submit whose task may not join soon gets a conflict, so that its sender repeats it.
+/// Has existing tasks join as well, before submits that are deduplicated to them are answered: the server that accepted such a
+/// task may have stopped before it delivered the message. Adds the messages to `by_place`, where those of new tasks are. A
+/// submit gets a conflict if the message of its task is not found, or if the store fails; its sender repeats it.
 pub(super) async fn join_existing(
     engine: &Engine,
     operations: &[Operation],
@@ -40,7 +40,7 @@ pub(super) async fn join_existing(
     let undelivered = match undelivered(engine, tasks).await {
         Ok(undelivered) => undelivered,
         Err(error) => {
-            tracing::warn!(%error, "whether existing tasks are in their exclusive queues is not known: their submits are refused");
+            tracing::warn!(%error, "cannot read whether existing tasks have joined their exclusive queues: repeated submits get a conflict");
             existing.iter().for_each(|((operation, item), _)| {
                 replies[*operation][*item] = Some(Reply::Conflict);
             });
@@ -56,15 +56,18 @@ pub(super) async fn join_existing(
     }
 }
 
-/// Those of the tasks that have not joined their queue for the first time, with the message that does it if it is found. Another
-/// server may have delivered it meanwhile.
+/// The tasks among these that have not joined their queue yet, each with its undelivered message. `None` if the message is not
+/// found: another server may have delivered it after this one has read the lock.
 async fn undelivered(
     engine: &Engine,
     tasks: BTreeSet<TaskId>,
 ) -> Result<HashMap<TaskId, Option<Envelope>>, StoreError> {
+    if tasks.is_empty() {
+        return Ok(HashMap::new());
+    }
     let loaded = engine.store.load(&tasks.into_iter().collect::<Vec<_>>()).await?;
     let mut waiting: Vec<(LockName, LockOwner)> =
-        loaded.iter().flatten().filter_map(|loaded| joins_first(&loaded.task)).collect();
+        loaded.iter().flatten().filter_map(|loaded| first_wait(&loaded.task)).collect();
     if waiting.is_empty() {
         return Ok(HashMap::new());
     }
@@ -81,8 +84,9 @@ async fn undelivered(
     Ok(waiting.into_iter().map(|(_, owner)| (owner.task, messages.remove(&owner.task))).collect())
 }
 
-/// The queue of a task that waits for it since it was accepted. A task that joins later or again has its position by a time.
-fn joins_first(task: &Task) -> Option<(LockName, LockOwner)> {
+/// The queue for which a task has waited since it was accepted, and its owner there. A task that joins at its start time, or again,
+/// gets its position by a time, whenever its message is delivered.
+fn first_wait(task: &Task) -> Option<(LockName, LockOwner)> {
     let is_first = task.waits_for_queue() && task.state.queue.turn == 1 && task.input.at.is_none();
     let queue = task.input.exclusive.as_ref().filter(|_| is_first)?;
     Some((queue.clone(), task.queue_owner()?))

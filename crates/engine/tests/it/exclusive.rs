@@ -38,6 +38,17 @@ fn submit_at(world: &World, at: Timestamp) -> TaskId {
     world.drive(world.engine.submit(submission("order", input), world.now())).unwrap().loaded.task.id
 }
 
+/// A submission with an idempotency key of its own.
+fn keyed(world: &World, n: u8) -> Submission {
+    let key = Some(SubmitKey { scope: [n; 32], fingerprint: [n; 32] });
+    Submission { key, ..submission("order", Input::new(Json::empty(), world.now().wall)) }
+}
+
+/// Submits it to a server that stands still once it has answered.
+fn submit_keyed(world: &World, n: u8) -> TaskId {
+    world.drive_no_further(world.engine.submit(keyed(world, n), world.now())).unwrap().loaded.task.id
+}
+
 /// Submits a task to a server that stands still once it has answered.
 fn submit_only(world: &World) -> TaskId {
     let submission = submission("order", Input::new(Json::empty(), world.now().wall));
@@ -192,10 +203,7 @@ fn a_repeated_submit_is_answered_when_its_task_is_in_the_queue_although_its_firs
     let store = Arc::new(SharedStore::new([7; 32]));
     let (one, two) = (World::over(store.clone(), 1), World::over(store, 2));
     one.apply(exclusive("order", &["pay"]));
-    let keyed = |n: u8| Submission {
-        key: Some(SubmitKey { scope: [n; 32], fingerprint: [n; 32] }),
-        ..submission("order", Input::new(Json::empty(), one.now().wall))
-    };
+    let keyed = |n: u8| keyed(&one, n);
     let mut submitting = pin!(one.engine.submit(keyed(1), one.now()));
     assert!(submitting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     // The server commits the task, and stops before the commit in which the task joins.
@@ -212,6 +220,17 @@ fn a_repeated_submit_is_answered_when_its_task_is_in_the_queue_although_its_firs
     // The message is delivered already: the submit is only answered.
     let again = two.drive_no_further(two.engine.submit(keyed(2), two.now())).unwrap();
     assert_eq!((again.loaded.task.id, joined(&two)), (tasks[1], tasks));
+}
+
+#[test]
+fn on_one_server_a_repeated_submit_does_not_overtake_the_task_before_it() {
+    let world = World::new();
+    world.apply(exclusive("order", &["pay"]));
+    let tasks = [1, 2].map(|n| submit_keyed(&world, n));
+    assert_eq!(submit_keyed(&world, 2), tasks[1]);
+    world.pass(100);
+    let attempt = world.worker(1).take();
+    assert_eq!((attempt.id.task, holder(&world)), (tasks[0], Some(tasks[0])));
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub(crate) use tasks::{events::event_document, view, view::status};
 pub(crate) use tokens::new_secret;
 pub(crate) use triggers::{
     definition::standard_secret as webhook_secret,
-    signature::{from_hex, mac, standard_headers as webhook_headers},
+    signature::{from_hex, hmac_with, standard_headers as webhook_headers},
 };
 
 use access::{Access, AuditedOperations};

@@ -1,5 +1,5 @@
-//! A message to a webhook as a task. It has a seal, which only a server with the secret of the webhook can make: others who may
-//! submit tasks can start one with the same step, and the receiver would take what they write for a message of the server.
+//! A message to a webhook as a task. Its parameters have a seal that only a server with the secret of the webhook can make. Without
+//! the seal, everybody who may submit tasks could have the server sign and send a message of their own.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use windlass_core::{Json, Name, Secret, Task, hex};
 use windlass_engine::services::Unreadable;
 
 use super::{message::Message, settings::WebhookSettings};
-use crate::http::{App, TaskMessage, from_hex, mac};
+use crate::http::{App, TaskMessage, from_hex, hmac_with};
 
 /// The label with the name of the webhook. Tasks with it are not reported to webhooks.
 pub(super) const LABEL: &str = "webhook";
@@ -28,6 +28,10 @@ const TIMEOUT: Span = Span::from_ms(60_000);
 
 /// Retries of a delivery: about a day.
 const RETRY: Retry = Retry { max: 15, base: Span::from_ms(5_000), cap: Span::from_ms(6 * 3_600_000) };
+
+/// Why a task in the queue of a webhook sends nothing.
+const UNSEALED: &str = "no server with a secret of this webhook has started it. Only servers start deliveries; while a secret is \
+                        replaced, configure both";
 
 /// The document of `POST /v1/tasks`.
 #[derive(Serialize)]
@@ -66,10 +70,10 @@ struct Params<T> {
 
 /// HMAC-SHA256 of a message with a key that is derived from a secret of its webhook: receivers have the secret for signatures.
 fn seal(secret: &Secret, module: &Name, id: &str, body: &Value) -> Hmac<Sha256> {
-    let mut key = mac(secret);
+    let mut key = hmac_with(secret);
     key.update(b"seal of deliveries to ");
     key.update(module.as_str().as_bytes());
-    let mut mac = mac(&Secret(key.finalize().into_bytes().to_vec()));
+    let mut mac = hmac_with(&Secret(key.finalize().into_bytes().to_vec()));
     for part in [id, " ", &body.to_string()] {
         mac.update(part.as_bytes());
     }
@@ -89,11 +93,7 @@ pub(super) fn read(params: &Json, module: &Name, secrets: &[Secret]) -> Result<(
         seals.iter().any(|given| mac.clone().verify_slice(given).is_ok())
     };
     if !secrets.iter().any(is_by) {
-        return Err(
-            "no server with a secret of this webhook has made this message. Only servers start deliveries; \
-                    if the secret was replaced at once, give both"
-                .to_owned(),
-        );
+        return Err(UNSEALED.to_owned());
     }
     Ok((id, body.to_string()))
 }

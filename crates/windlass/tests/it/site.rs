@@ -198,7 +198,7 @@ impl Drop for Site {
     }
 }
 
-/// Asks until it is so, after pauses that grow: the processes of a site go on by themselves, and each question may start a program.
+/// Asks until there is an answer. The pauses grow, because each question may start a program.
 pub(super) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     until_within(PATIENCE, what, ask)
 }

@@ -86,7 +86,7 @@ pub(crate) fn standard_headers(
 }
 
 fn standard_mac(secret: &Secret, id: &str, timestamp: &str, body: &[u8]) -> Hmac<Sha256> {
-    let mut mac = mac(secret);
+    let mut mac = hmac_with(secret);
     for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
         mac.update(part);
     }
@@ -95,7 +95,7 @@ fn standard_mac(secret: &Secret, id: &str, timestamp: &str, body: &[u8]) -> Hmac
 
 fn plain(secret: &Secret, name: &str, headers: &HeaderMap, body: &[u8]) -> Result<String, Refused> {
     let text = header(headers, name)?;
-    let mut mac = mac(secret);
+    let mut mac = hmac_with(secret);
     mac.update(body);
     let given = from_hex(text.strip_prefix("sha256=").unwrap_or(text));
     if given.is_none_or(|given| mac.verify_slice(&given).is_err()) {
@@ -108,7 +108,7 @@ fn plain(secret: &Secret, name: &str, headers: &HeaderMap, body: &[u8]) -> Resul
 }
 
 /// An HMAC-SHA256 with this key, of nothing yet.
-pub(crate) fn mac(secret: &Secret) -> Hmac<Sha256> {
+pub(crate) fn hmac_with(secret: &Secret) -> Hmac<Sha256> {
     // HMAC takes keys of every length.
     Hmac::<Sha256>::new_from_slice(&secret.0).unwrap_or_else(|_| unreachable!("HMAC takes every key"))
 }

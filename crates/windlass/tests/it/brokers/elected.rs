@@ -147,8 +147,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// The numbers of the servers that have a connection to the broker now. What their sockets are is read before: while that is
-    /// read, one server can close its connection and the next one can open its own.
+    /// The numbers of the servers that have a connection to the broker now. It reads the table of connections after the sockets of all
+    /// servers: between two servers, one may close its connection and the other one open its own.
     pub(super) fn connected(&self) -> Vec<usize> {
         let sockets: Vec<HashSet<String>> = self.pids.iter().map(|pid| sockets_of(*pid)).collect();
         let established = established(self.port);
