@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -152,7 +152,8 @@ impl Book {
 
 impl Desk {
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap()
+        // A test that fails may hold it, and its servers are dropped after that.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Book)) {

@@ -65,11 +65,10 @@ async fn attempts_whose_answer_was_lost_are_missed_in_holding_and_come_again() {
     assert_eq!(begun.load(Ordering::SeqCst), 1);
 }
 
-#[tokio::test]
-async fn a_server_that_was_killed_and_started_again_hears_at_once_what_the_worker_holds() {
-    let mut server = ExchangeServer::start();
+/// A server that has handed out the attempts `long` and `short`, and a poll that waits there and names both.
+async fn holding_both(handler: Arc<dyn Handler>) -> (ExchangeServer, RunningWorker) {
+    let server = ExchangeServer::start();
     server.desk.offer([attempt("long"), attempt("short")]);
-    let (handler, gate, begun) = gated();
     let worker = RunningWorker::start(&server, handler);
     server
         .desk
@@ -77,28 +76,48 @@ async fn a_server_that_was_killed_and_started_again_hears_at_once_what_the_worke
             book.polls().any(|poll| poll.holding.as_ref().is_some_and(|holding| holding.len() == 2))
         })
         .await;
+    (server, worker)
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_and_started_again_hears_at_once_what_the_worker_holds() {
+    let (handler, gate, begun) = gated();
+    let (mut server, worker) = holding_both(handler).await;
     let before = server.desk.book().calls.len();
 
     server.kill();
-    // One ends while there is nobody to report it to.
-    gate.add_permits(1);
     // Long enough for the pauses between the polls to have grown.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     server.start_again();
-    server.desk.until("a poll", |book| book.calls[before..].iter().any(|call| call.reports.is_empty())).await;
-    server.desk.until("the report", |book| book.done.len() == 1).await;
-    gate.add_permits(1);
+    server.desk.until("a call", |book| book.calls.len() > before).await;
+    gate.add_permits(2);
     server.desk.until("both reports", |book| book.done.len() == 2).await;
     worker.drained().await.unwrap();
 
     assert_eq!(begun.load(Ordering::SeqCst), 2, "nothing was run twice");
-    let book = server.desk.book();
-    let poll = book.calls[before..].iter().find(|call| call.reports.is_empty()).unwrap();
-    let mut holding = poll.holding.clone().unwrap();
+    let poll = server.desk.book().calls[before].clone();
+    let mut holding = poll.holding.unwrap();
     holding.sort();
-    assert!(holding == ["long", "short"] || holding.len() == 1, "{holding:?}");
-    assert_eq!(poll.worker.as_ref().unwrap().name, "test");
+    assert_eq!(holding, ["long", "short"]);
+    assert_eq!(poll.worker.unwrap().name, "test");
     assert_eq!(poll.wait_ms, 0, "the lease may soon be over: an answer at once renews it");
+}
+
+#[tokio::test]
+async fn an_attempt_that_ends_while_no_server_is_there_is_reported_when_one_is() {
+    let (handler, gate, begun) = gated();
+    let (mut server, worker) = holding_both(handler).await;
+
+    server.kill();
+    gate.add_permits(1);
+    // Both lines of calls, the polls and the reports, fail several times.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    server.start_again();
+    server.desk.until("the report", |book| book.done.len() == 1).await;
+    gate.add_permits(1);
+    server.desk.until("both reports", |book| book.done.len() == 2).await;
+    worker.drained().await.unwrap();
+    assert_eq!(begun.load(Ordering::SeqCst), 2, "nothing was run twice");
 }
 
 #[tokio::test]
