@@ -67,10 +67,7 @@ fn of_event(before: &Task, after: &Task, event: &Event) -> Vec<JournalEntry> {
 /// The attempts that may be with devices, and that go on.
 fn stay<'t>(before: &'t Task, after: &'t Task) -> impl Iterator<Item = (ActKey, u32)> {
     let ready = before.open_acts().filter(|(_, act)| act.state == ActState::Ready);
-    let stays = |key: ActKey, attempt| {
-        after.act(key).is_some_and(|act| act.state == ActState::Ready && act.attempt == attempt)
-    };
-    ready.map(|(key, act)| (key, act.attempt)).filter(move |(key, attempt)| stays(*key, *attempt))
+    ready.map(|(key, act)| (key, act.attempt)).filter(|(key, attempt)| after.has_ready(*key, *attempt))
 }
 
 /// The device of an execution: the lock that its step has or waits for.

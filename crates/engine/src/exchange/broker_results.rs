@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use windlass_core::ActState;
 use windlass_store::{AttemptId, FOREVER, Loaded, Now, PollState, SessionId, SessionRenewal, WorkerState};
 
 use crate::{
@@ -18,10 +17,7 @@ impl Engine {
     pub async fn attempt(&self, token: &str) -> Result<Option<HandedOut>, EngineError> {
         let Some(id) = self.tokens.read(token) else { return Ok(None) };
         let loaded = self.store.load(&[id.task]).await?.pop().flatten();
-        let is_current = |loaded: &Loaded| {
-            let act = loaded.task.act(id.key);
-            act.is_some_and(|act| act.state == ActState::Ready && act.attempt == id.attempt)
-        };
+        let is_current = |loaded: &Loaded| loaded.task.has_ready(id.key, id.attempt);
         Ok(loaded.filter(is_current).map(|loaded| self.handed_out(id, &loaded)))
     }
 

@@ -1,13 +1,16 @@
 //! Hands ready attempts to waiting polls.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use windlass_core::{
-    Action, Attempt, Command, Failure, Free, Millis, Name, Outcome, Report, Timestamp, when_free,
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
 };
+
+use windlass_core::{Action, Attempt, Command, Failure, Millis, Name, Outcome, Report, TaskId, Timestamp};
 use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
-use super::{ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize};
+use super::{
+    ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize, holdings::may_start,
+};
 use crate::{Engine, EngineError, Notice, deciding::inbox::Item, exchange::sessions::LOOKED_FOR};
 
 /// What came of claiming for a poll.
@@ -195,7 +198,8 @@ impl<'a> Hand<'a> {
     }
 
     /// Accepts attempts whose claim the store did not confirm: the session has claimed them at one of those times, and was not
-    /// given them yet. Returns their number. A later poll accepts or releases those that must not start now.
+    /// given them yet. Returns their number, or the maximum if not all fit in the answer. A later poll accepts or releases
+    /// those that must not start now.
     async fn take_in_unanswered(&mut self, now: Now) -> Result<u32, StoreError> {
         let times = {
             let mut sessions = self.engine.sessions.lock();
@@ -219,19 +223,26 @@ impl<'a> Hand<'a> {
         if held.is_empty() {
             return Ok(0);
         }
-        let ids: Vec<AttemptId> = held.iter().map(|claimed| claimed.id).collect();
-        // The claims may be old: their tasks may have been paused since.
-        let tasks = self.engine.heads_of(&ids).await?;
-        let may_start = |claimed: &Claimed| {
-            let task = tasks.get(&claimed.id.task).map(|loaded| &loaded.task);
-            task.is_none_or(|task| when_free(task, claimed.id.key) == Free::HandOut)
-        };
-        for claimed in held.extract_if(.., |claimed| !may_start(claimed)) {
-            self.engine.sessions.lock().get(self.session).unanswered.insert(claimed.at, now.mono);
+        let mut count = 0;
+        for some in held.chunks(self.engine.store.loads_at_once()) {
+            let tasks = self.engine.tasks_of_claimed(some).await?;
+            for claimed in some {
+                // The claims may be old: their tasks may have been paused since, or their reports are on the way to the disk.
+                let task = tasks.get(&claimed.id.task).map(|loaded| &loaded.task);
+                if task.is_some_and(|task| !may_start(task, &claimed.id)) {
+                    let mut sessions = self.engine.sessions.lock();
+                    sessions.get(self.session).unanswered.insert(claimed.at, now.mono);
+                    continue;
+                }
+                self.found.insert(claimed.id);
+                self.rest.push(claimed.id);
+                count += 1;
+                if self.accept(self.rest.len() - 1, &tasks).is_break() {
+                    return Ok(u32::MAX);
+                }
+            }
         }
-        self.found.extend(held.iter().map(|claimed| claimed.id));
-        self.take_in(&held).await?;
-        Ok(u32::try_from(held.len()).unwrap_or(u32::MAX))
+        Ok(count)
     }
 
     /// Answers the poll with the accepted attempts, even if a later claim failed, and releases the rest.
@@ -256,33 +267,41 @@ impl<'a> Hand<'a> {
         self.rest.extend(claimed.iter().map(|claimed| claimed.id));
         for some in claimed.chunks(at_once) {
             let tasks = self.engine.tasks_of_claimed(some).await?;
-            for id in some.iter().map(|claimed| claimed.id) {
-                if !tasks.contains_key(&id.task) && self.engine.store.quarantine().contains(id.task) {
-                    self.rest.remove(place);
-                    self.withheld.push(id);
-                    continue;
-                }
-                // The task was deleted: nothing to hand out.
-                let Some(attempt) = tasks.get(&id.task).map(|loaded| self.engine.handed_out(id, loaded))
-                else {
-                    place += 1;
-                    continue;
-                };
-                if attempt.is_too_large() {
-                    self.rest.remove(place);
-                    self.engine.refuse_too_large(id);
-                    // If the refusal does not reach the disk, the next poll finds the attempt again.
-                    self.engine.sessions.lock().get(self.session).give(id);
-                } else if self.size.add(&attempt) {
-                    self.rest.remove(place);
-                    self.attempts.push(attempt);
-                } else {
+            for _ in some {
+                match self.accept(place, &tasks) {
+                    ControlFlow::Continue(stays) => place += usize::from(stays),
                     // Attempts after one that does not fit keep their order, so they wait too.
-                    return Ok(false);
+                    ControlFlow::Break(()) => return Ok(false),
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Accepts the attempt at this place of `rest`, of one of these tasks. Returns whether it stays there because there is
+    /// nothing to hand out; breaks if it does not fit in the answer.
+    fn accept(&mut self, place: usize, tasks: &BTreeMap<TaskId, Loaded>) -> ControlFlow<(), bool> {
+        let id = self.rest[place];
+        let Some(loaded) = tasks.get(&id.task) else {
+            if self.engine.store.quarantine().contains(id.task) {
+                self.withheld.push(self.rest.remove(place));
+                return ControlFlow::Continue(false);
+            }
+            // The task was deleted.
+            return ControlFlow::Continue(true);
+        };
+        let attempt = self.engine.handed_out(id, loaded);
+        if attempt.is_too_large() {
+            self.engine.refuse_too_large(id);
+            // If the refusal does not reach the disk, the next poll finds the attempt again.
+            self.engine.sessions.lock().get(self.session).give(id);
+        } else if self.size.add(&attempt) {
+            self.attempts.push(attempt);
+        } else {
+            return ControlFlow::Break(());
+        }
+        self.rest.remove(place);
+        ControlFlow::Continue(false)
     }
 
     /// Answers the poll, if it is still open and there are attempts for it. If the claim took longer than the poll, the

@@ -223,7 +223,7 @@ impl Engine {
         let (mut current, mut is_in_doubt) = (Vec::new(), false);
         for id in attempts {
             let claimed = tasks.get(&id.task).filter(|loaded| has_claim(loaded, session, &id));
-            if claimed.is_some_and(|loaded| when_free(&loaded.task, id.key) == Free::HandOut) {
+            if claimed.is_some_and(|loaded| may_start(&loaded.task, &id)) {
                 current.push(id);
                 continue;
             }
@@ -238,6 +238,12 @@ impl Engine {
         }
         Ok((current, is_in_doubt))
     }
+}
+
+/// Whether a worker may start this attempt now: it has not ended, also not by a report that is on its way to the disk, and
+/// nothing stops it.
+pub(super) fn may_start(task: &Task, id: &AttemptId) -> bool {
+    task.has_ready(id.key, id.attempt) && when_free(task, id.key) == Free::HandOut
 }
 
 /// Whether the session has claimed this attempt.

@@ -106,8 +106,10 @@ pub(crate) struct ServerSection {
     #[serde(default, deserialize_with = "values::in_file::keep_tasks")]
     pub(crate) keep_tasks: Option<Span>,
     /// How long log lines are kept.
+    #[serde(default, deserialize_with = "values::in_file::keep_logs")]
     pub(crate) keep_logs: Option<Span>,
     /// How long the audit log is kept.
+    #[serde(default, deserialize_with = "values::in_file::keep_audit")]
     pub(crate) keep_audit: Option<Span>,
     /// The most connections of one client.
     #[serde(default, deserialize_with = "values::in_file::client_connections")]

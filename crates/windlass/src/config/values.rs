@@ -11,6 +11,12 @@ use crate::wire::StoreUrl;
 /// The minimum of `keep_tasks`: one day, so that a request repeated within a day always finds its first task.
 const KEEP_TASKS_MIN: Span = Span::from_ms(24 * 3600 * 1000);
 
+/// The minimum of `keep_logs`: a minute, so that a line is there when somebody looks for it.
+const KEEP_LOGS_MIN: Span = Span::from_ms(60 * 1000);
+
+/// The minimum of `keep_audit`: one day.
+const KEEP_AUDIT_MIN: Span = KEEP_TASKS_MIN;
+
 /// The range of `client_connections`: its maximum is the limit on all connections.
 const CLIENT_CONNECTIONS: RangeInclusive<usize> = 1..=4096;
 
@@ -57,6 +63,26 @@ pub(crate) fn keep_tasks(time: Span) -> Result<Span, String> {
         ));
     }
     Ok(time)
+}
+
+/// Checks `keep_logs`.
+///
+/// # Errors
+/// When it is too short.
+pub(crate) fn keep_logs(time: Span) -> Result<Span, String> {
+    at_least(KEEP_LOGS_MIN, time)
+}
+
+/// Checks `keep_audit`.
+///
+/// # Errors
+/// When it is too short.
+pub(crate) fn keep_audit(time: Span) -> Result<Span, String> {
+    at_least(KEEP_AUDIT_MIN, time)
+}
+
+fn at_least(least: Span, time: Span) -> Result<Span, String> {
+    if time < least { Err(format!("it is {time}; the minimum is {least}")) } else { Ok(time) }
 }
 
 /// Checks `client_connections`.
@@ -120,6 +146,14 @@ pub(super) mod in_file {
         checked(time, super::keep_tasks)
     }
 
+    pub(crate) fn keep_logs<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Span>, D::Error> {
+        checked(time, super::keep_logs)
+    }
+
+    pub(crate) fn keep_audit<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Span>, D::Error> {
+        checked(time, super::keep_audit)
+    }
+
     pub(crate) fn client_connections<'de, D: Deserializer<'de>>(count: D) -> Result<Option<usize>, D::Error> {
         checked(count, super::client_connections)
     }
@@ -142,6 +176,14 @@ mod tests {
         let keep = |text: &str| keep_tasks(text.parse().unwrap());
         assert!(keep("23h").unwrap_err().contains("it is 23h; the minimum is 24h"));
         assert!(keep("1d").is_ok());
+    }
+
+    #[test]
+    fn logs_and_the_audit_log_are_kept_for_a_while() {
+        let time = |text: &str| text.parse().unwrap();
+        assert_eq!(keep_logs(time("0s")).unwrap_err(), "it is 0s; the minimum is 1m");
+        assert!(keep_logs(time("1m")).is_ok() && keep_audit(time("1d")).is_ok());
+        assert!(keep_audit(time("23h")).unwrap_err().contains("the minimum is 24h"));
     }
 
     #[test]

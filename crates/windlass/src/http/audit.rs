@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{Extension, extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::Timestamp;
@@ -10,6 +10,7 @@ use windlass_engine::{AuditFilter, AuditRecord, AuditedOperation};
 
 use crate::http::{
     App,
+    access::AuditedOperations,
     answer::{ok, problem::Refused},
     devices::{PAGE_ITEMS, one_of},
     request::{FromQuery, Pairs, Query},
@@ -63,9 +64,18 @@ impl FromQuery for PageOfAudit {
 )]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    Extension(audited): Extension<Arc<AuditedOperations>>,
     Query(page): Query<PageOfAudit>,
 ) -> Result<Response, Refused> {
     let PageOfAudit { filter, before, limit } = page;
+    if let Some(operation) = &filter.operation
+        && !audited.has(operation)
+    {
+        return Err(Refused::malformed(format!(
+            "no operation {operation:?} is in the audit log: write the `operationId` of one that changes something, such as \
+             `cancel_task`"
+        )));
+    }
     let page = app.engine.audit_log(&filter, before, limit).await?;
     let items = page.items.into_iter().map(document).collect();
     Ok(ok(&api::List { items, next: page.next.map(|number| number.to_string()) }))

@@ -60,6 +60,14 @@ pub(super) struct Network {
 }
 
 impl Network {
+    /// Its first address.
+    fn first(self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & mask_v4(self.prefix)).into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & mask_v6(self.prefix)).into(),
+        }
+    }
+
     fn has(self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => in_v4((network, self.prefix), address),
@@ -84,18 +92,30 @@ impl FromStr for Network {
         let address: IpAddr = address.parse().map_err(|_| invalid())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.parse().ok().filter(|prefix| *prefix <= most).ok_or_else(invalid)?;
-        Ok(Self { address, prefix })
+        let network = Self { address, prefix };
+        let begins = network.first();
+        if begins == address {
+            Ok(network)
+        } else {
+            Err(format!("invalid network {text:?}: the network of this address is {begins}/{prefix}"))
+        }
     }
 }
 
 fn in_v4((network, prefix): (Ipv4Addr, u8), address: Ipv4Addr) -> bool {
-    let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-    (network.to_bits() ^ address.to_bits()) & mask == 0
+    (network.to_bits() ^ address.to_bits()) & mask_v4(prefix) == 0
 }
 
 fn in_v6((network, prefix): (Ipv6Addr, u8), address: Ipv6Addr) -> bool {
-    let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-    (network.to_bits() ^ address.to_bits()) & mask == 0
+    (network.to_bits() ^ address.to_bits()) & mask_v6(prefix) == 0
+}
+
+fn mask_v4(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
+}
+
+fn mask_v6(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
 }
 
 /// Whether an address is one of the public internet. An address that contains an IPv4 address is as public as that.
@@ -378,6 +398,9 @@ mod tests {
         }
         for invalid in ["10.0.0.0", "10.0.0.0/33", "::/129", "host/8", "10.0.0.0/-1"] {
             assert!(invalid.parse::<Network>().is_err(), "{invalid}");
+        }
+        for (written, meant) in [("10.1.2.3/16", "10.1.0.0/16"), ("fd00::1/8", "fd00::/8")] {
+            assert!(written.parse::<Network>().unwrap_err().ends_with(meant), "{written}");
         }
         assert!(Reach { networks: vec!["0.0.0.0/0".parse().unwrap()] }.permits([127, 0, 0, 1].into()));
     }

@@ -1,5 +1,5 @@
-//! An attempt gets the parameters and results that its flow defines, and an execution returns the result that
-//! its worker reported.
+//! An attempt has not ended when it is handed out and gets the parameters and results that its flow defines, and an execution
+//! returns the result that its worker reported.
 //!
 //! The expected values are computed here from the stored events, without the code of the core that computes
 //! them.
@@ -131,6 +131,10 @@ impl Parameters {
     /// Compares an attempt with its task's definition, unless the task has changed since.
     fn check(&self, attempt: &HandedOut, truth: &Truth, world: &World) -> Result<(), Violation> {
         let AttemptId { task, key, attempt: number, .. } = attempt.id;
+        if !attempt.task.act(key).is_some_and(|act| act.state == ActState::Ready && act.attempt == number) {
+            let message = format!("task {task}: {key:?} attempt {number} is handed out after its end");
+            return Err(broken("parameters", task, message));
+        }
         let Some(known) = truth.tasks.get(&task).map(|known| &*known.task) else { return Ok(()) };
         let is_current =
             known.act(key).is_some_and(|act| act.attempt == number && act.state == ActState::Ready);

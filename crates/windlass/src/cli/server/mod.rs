@@ -53,12 +53,12 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_TASKS", value_parser = |text: &str| values::of_text(text, values::keep_tasks))]
     pub(crate) keep_tasks: Option<Span>,
 
-    /// How long to keep log lines [default: 7d]
-    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_LOGS")]
+    /// How long to keep log lines; at least 1m [default: 7d]
+    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_LOGS", value_parser = |text: &str| values::of_text(text, values::keep_logs))]
     pub(crate) keep_logs: Option<Span>,
 
-    /// How long to keep the audit log [default: 365d]
-    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_AUDIT")]
+    /// How long to keep the audit log; at least 1d [default: 365d]
+    #[arg(long, value_name = "TIME", env = "WINDLASS_SERVER_KEEP_AUDIT", value_parser = |text: &str| values::of_text(text, values::keep_audit))]
     pub(crate) keep_audit: Option<Span>,
 
     /// The most connections of one client address; behind a balancer all clients share one address [default:

@@ -26,6 +26,11 @@ impl AuditedOperations {
         Self(all)
     }
 
+    /// Whether an operation of this name is one of them.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.values().flatten().any(|(_, operation)| **operation == *name)
+    }
+
     /// What the audit log records about a request; `None` if nothing.
     pub(crate) fn find(&self, route: Option<&str>, parts: &Parts) -> Option<AuditedOperation> {
         let operations = self.0.get(route?)?;

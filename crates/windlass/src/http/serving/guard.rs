@@ -86,6 +86,17 @@ async fn admitted(
 }
 
 fn check(hosts: Hosts, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+    if headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return Err(Refused::malformed("the request has several headers `Host`: send one"));
+    }
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
+        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        return Err(Refused::unsupported_media_type(format!(
+            "the body has the header `Content-Encoding: {}`: send it without compression",
+            encoding.to_str().unwrap_or("?")
+        )));
+    }
     let host = match (uri.authority(), headers.get(header::HOST)) {
         (Some(authority), _) => Some(authority.as_str()),
         (None, Some(host)) => Some(host.to_str().unwrap_or("?")),
@@ -132,9 +143,11 @@ mod tests {
     use super::*;
 
     fn passes(hosts: Hosts, method: &Method, headers: &[(&'static str, &str)]) -> bool {
-        let headers =
-            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        check(hosts, method, &Uri::from_static("/v1/tasks"), &headers).is_ok()
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            all.append(*name, value.parse().unwrap());
+        }
+        check(hosts, method, &Uri::from_static("/v1/tasks"), &all).is_ok()
     }
 
     #[test]
@@ -168,6 +181,14 @@ mod tests {
             assert!(!passes(Hosts::Loopback, &Method::GET, &[("host", host)]), "{host}");
             assert!(passes(Hosts::Any, &Method::GET, &[("host", host)]), "{host}");
         }
+    }
+
+    #[test]
+    fn a_request_is_for_one_host_and_its_body_is_not_compressed() {
+        let is_refused = |headers| !passes(Hosts::Any, &Method::POST, headers);
+        assert!(is_refused(&[("host", "a"), ("host", "a")]), "a proxy may have read the other one");
+        assert!(is_refused(&[("host", "a"), ("content-encoding", "gzip")]));
+        assert!(!is_refused(&[("host", "a"), ("content-encoding", "Identity")]));
     }
 
     #[test]

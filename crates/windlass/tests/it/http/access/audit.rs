@@ -84,6 +84,8 @@ async fn each_change_of_an_operator_has_an_entry_and_nothing_else_has_one() {
     assert_eq!(entries(&guarded, "").await, expected);
     assert_eq!(entries(&guarded, &format!("?name={one}")).await, expected[7..9]);
     assert_eq!(entries(&guarded, "?by=admin&operation=revoke_token").await, expected[13..]);
+    let misspelt = guarded.get(&guarded.admin, "/v1/audit?operation=cancel_tasks").await;
+    refused(&misspelt, 400, "malformed", "cancel_tasks");
     assert_eq!(entries(&guarded, "?since=1h&limit=2").await, expected[12..]);
     let page = guarded.get(&guarded.admin, "/v1/audit?limit=2").await.json();
     let next = page["next"].as_str().unwrap();
