@@ -25,7 +25,7 @@ use crate::{
         follow_ups::Layer,
         inbox::{Item, Operation, Replies, Reply},
         joins::{join_existing, take_joins},
-        part::{Logged, Pending, TaskPart},
+        part::{Logged, Part, Pending, TaskPart},
     },
     exchange::TakenAlong,
 };
@@ -199,8 +199,8 @@ impl Committer {
         self.carry(sent, &outcomes);
         let joins = joining.into_iter().zip(&outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);
         let joins = joins.filter_map(|(join, _)| join).collect();
-        if parts.iter().any(|part| part.task.is_some()) {
-            self.engine.announcing.stir();
+        if self.engine.announcing.is_on() {
+            self.announce(&parts, &outcomes);
         }
         // A reply without a change is valid only if the state it was decided on is on disk now and was not lost.
         let held = self.engine.store.generation() == generation;
@@ -272,6 +272,19 @@ impl Committer {
         // The next batch determines the results of an earlier round again.
         put_off.iter().for_each(|place| replies[place.0][place.1] = None);
         Ok(Left { again, put_off, joins })
+    }
+
+    /// Wakes the outbox relay if tasks were committed.
+    fn announce(&self, parts: &[Part], outcomes: &[Outcome]) {
+        let committed = parts.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);
+        let mut tasks = committed.filter_map(|(part, _)| part.task.as_ref()).peekable();
+        if tasks.peek().is_none() {
+            return;
+        }
+        if self.engine.store.cluster().is_none() {
+            tasks.for_each(|part| self.engine.announcing.note_committed(&part.loaded.task));
+        }
+        self.engine.announcing.stir();
     }
 
     /// Delivers messages in the commit that sends them, where this saves a commit.

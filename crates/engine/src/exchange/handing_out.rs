@@ -290,6 +290,11 @@ impl<'a> Hand<'a> {
             // The task was deleted.
             return ControlFlow::Continue(true);
         };
+        if !loaded.task.has_ready(id.key, id.attempt) {
+            // It has ended since, or a change on its way to the disk ends it. With the next poll that is known.
+            self.engine.sessions.lock().get(self.session).give(self.rest.remove(place));
+            return ControlFlow::Continue(false);
+        }
         let attempt = self.engine.handed_out(id, loaded);
         if attempt.is_too_large() {
             self.engine.refuse_too_large(id);

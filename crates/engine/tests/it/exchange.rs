@@ -7,25 +7,13 @@ use windlass_engine::{
     ATTEMPTS_MAX, EngineError, Exchange, ExchangeAnswer, HandedOut, Progress, ReportStatus, Said,
     WorkerReport, services::LeaseKeeper,
 };
-use windlass_store::{ClaimRequest, SessionId, memory::MemorySink, resident::Resident};
+use windlass_store::{ClaimRequest, SessionId, memory::MemorySink};
 
 use crate::{
-    faulty_store::{FaultyStore, Verb},
+    faulty_store::{Verb, faulty, faulty_on},
     several_servers::Two,
     world::{WorkerInWorld, World, flow, ok},
 };
-
-/// A world over a store that can be made to fail.
-fn faulty() -> (World, Arc<FaultyStore>) {
-    faulty_on(&MemorySink::new([7; 32]))
-}
-
-fn faulty_on(sink: &MemorySink) -> (World, Arc<FaultyStore>) {
-    let now = World::new().now();
-    let resident = futures_executor::block_on(Resident::open(Arc::new(sink.clone()), now)).unwrap();
-    let store = FaultyStore::new(Arc::new(resident));
-    (World::over(store.clone(), 1), store)
-}
 
 /// A call of a worker that takes this many.
 fn greedy(worker: &mut WorkerInWorld<'_>, free: u32) -> Exchange {

@@ -13,8 +13,10 @@ use windlass_store::{
     JournalEntry, JournalQuery, JournalSize, Leadership, Leave, LimitState, Loaded, LogLine, Members, Now,
     Outcome, Page, Quarantine, Queries, QueueState, Record, RecordKind, Retention, ServerId, ServerState,
     Service, ServiceLease, SessionId, SessionRenewal, SessionState, SizeQuery, Store, StoreError,
-    StoredAlarm, StoredFlow, TaskQuery, Unannounced,
+    StoredAlarm, StoredFlow, TaskQuery, Unannounced, memory::MemorySink, resident::Resident,
 };
+
+use crate::world::World;
 
 /// The calls that can be held or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,19 @@ pub(crate) enum Verb {
     Locks,
     /// It is done first: what is held or lost is its answer.
     Claim,
+}
+
+/// A world over a store that can be made to fail.
+pub(crate) fn faulty() -> (World, Arc<FaultyStore>) {
+    faulty_on(&MemorySink::new([7; 32]))
+}
+
+/// The same over a store with these rows.
+pub(crate) fn faulty_on(sink: &MemorySink) -> (World, Arc<FaultyStore>) {
+    let now = World::new().now();
+    let resident = futures_executor::block_on(Resident::open(Arc::new(sink.clone()), now)).unwrap();
+    let store = FaultyStore::new(Arc::new(resident));
+    (World::over(store.clone(), 1), store)
 }
 
 /// Stands before a store.

@@ -2,16 +2,15 @@
 
 use std::{
     pin::{Pin, pin},
-    sync::Arc,
     task::Poll,
 };
 
 use windlass_core::Name;
 use windlass_engine::Exchange;
-use windlass_store::{ClaimRequest, memory::MemorySink, resident::Resident};
+use windlass_store::ClaimRequest;
 
 use crate::{
-    faulty_store::FaultyStore,
+    faulty_store::faulty,
     world::{World, flow},
 };
 
@@ -19,10 +18,7 @@ use crate::{
 #[test]
 fn of_polls_that_wait_for_the_same_one_alone_asks_the_store_when_there_is_nothing() {
     const WORKERS: usize = 50;
-    let sink = MemorySink::new([7; 32]);
-    let resident = futures_executor::block_on(Resident::open(Arc::new(sink), World::new().now())).unwrap();
-    let store = FaultyStore::new(Arc::new(resident));
-    let world = World::over(store.clone(), 1);
+    let (world, store) = faulty();
     world.apply(flow("f", &["a"], 0));
     let mut workers: Vec<_> = (1..=WORKERS).map(|number| world.worker(number as u128)).collect();
     let mut polls: Vec<Pin<Box<_>>> =

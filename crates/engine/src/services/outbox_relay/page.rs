@@ -80,7 +80,12 @@ impl OutboxRelay {
     pub(super) async fn lines(&self, page: &mut Page) -> Result<Vec<Line>, StoreError> {
         let mut tasks = self.with_payloads(page).await?;
         tasks.append(&mut page.ended);
-        let bare: Vec<TaskId> = page.events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
+        let mut bare: Vec<TaskId> =
+            page.events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
+        bare.retain(|id| match self.engine.announcing.ended_task(*id) {
+            Some(task) => tasks.insert(*id, task).is_some(),
+            None => true,
+        });
         for ids in bare.chunks(LOADED_AT_ONCE) {
             let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
             // Some stores load parameters and results as well.
@@ -98,8 +103,12 @@ impl OutboxRelay {
             |next: &Next| self.subscribers.iter().any(|subscriber| subscriber.reads_payload(&next.event));
         let are_read = page.events.iter().filter(|(_, events)| events.iter().any(reads));
         let ids = are_read.map(|(id, _)| *id).filter(|id| !page.ended.contains_key(id));
-        let ids: Vec<TaskId> = ids.collect();
-        let (mut tasks, mut portions, mut rest) = (BTreeMap::new(), Portions::default(), &ids[..]);
+        let (mut tasks, mut ids) = (BTreeMap::new(), ids.collect::<Vec<TaskId>>());
+        ids.retain(|id| match self.engine.announcing.take_ended_task(*id) {
+            Some(task) => tasks.insert(*id, task).is_some(),
+            None => true,
+        });
+        let (mut portions, mut rest) = (Portions::default(), &ids[..]);
         while !rest.is_empty()
             && let Some(count) = portions.next()
         {

@@ -17,7 +17,8 @@ use windlass_store::{
 
 use crate::{
     brokers::TestBroker,
-    world::{World, failed, flow, ok},
+    faulty_store::{Verb, faulty},
+    world::{World, failed, flow, ok, ok_with},
 };
 
 /// Says which event it is.
@@ -134,9 +135,9 @@ fn a_long_backlog_is_announced_once() {
     assert_eq!(broker.heard.lock().unwrap().len(), events);
 }
 
-/// Records whether tasks had ended when their events were announced.
+/// Records whether tasks had ended when their events were announced, and the sizes of their parameters and results.
 #[derive(Default)]
-struct Recorder(Mutex<BTreeMap<(TaskId, u64), bool>>);
+struct Recorder(Mutex<BTreeMap<(TaskId, u64), (bool, usize)>>);
 
 #[async_trait]
 impl Subscriber for Recorder {
@@ -149,8 +150,8 @@ impl Subscriber for Recorder {
     }
 
     async fn announce(&self, events: &[TaskEvent<'_>]) -> Vec<Result<(), BrokerError>> {
-        let ended = events.iter().map(|event| ((event.task.id, event.n), event.task.is_ended()));
-        self.0.lock().unwrap().extend(ended);
+        let seen = |event: &TaskEvent<'_>| (event.task.is_ended(), event.task.payload_bytes());
+        self.0.lock().unwrap().extend(events.iter().map(|event| ((event.task.id, event.n), seen(event))));
         vec![Ok(()); events.len()]
     }
 }
@@ -166,8 +167,27 @@ fn events_are_announced_with_the_task_as_it_is_by_then() {
     work(&world, 2);
     (0..10).for_each(|_| announce(&world, &relay));
     let ended = recorder.0.lock().unwrap();
-    assert_eq!((ended[&(ids[0], 1)], ended[&(ids[1], 1)]), (false, true));
+    assert_eq!((ended[&(ids[0], 1)].0, ended[&(ids[1], 1)].0), (false, true));
     assert_eq!(ended.len(), ids.map(|id| history(&world, id).len()).iter().sum::<usize>());
+}
+
+#[test]
+fn tasks_that_have_just_ended_are_not_read_again() {
+    let ((world, store), recorder) = (faulty(), Arc::new(Recorder::default()));
+    let relay = OutboxRelay::new(world.engine.clone(), vec![recorder.clone()]);
+    world.apply(flow("f", &["a"], 0));
+    let ids = [world.submit("f"), world.submit("f")];
+    let mut worker = world.worker(1);
+    for attempt in worker.poll().attempts {
+        worker.report(&attempt.token, ok_with(r#"{"size":12}"#));
+    }
+    store.fail(Some(Verb::Load));
+    announce(&world, &relay);
+    let announced = recorder.0.lock().unwrap().clone();
+    for id in ids {
+        let last = u64::try_from(history(&world, id).len()).unwrap();
+        assert_eq!(announced[&(id, last)], (true, r#"{}{"size":12}"#.len()));
+    }
 }
 
 #[test]
