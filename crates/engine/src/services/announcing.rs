@@ -14,7 +14,7 @@ const ENDED_BYTES_MAX: usize = 16 << 20;
 /// What a task takes without its parameters and results, about.
 const TASK_BYTES: usize = 1 << 10;
 
-/// What commits tell this server's outbox relay, if there is one.
+/// What the commits of this server pass to its outbox relay, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Announcing {
     /// The signal that it waits for.

@@ -83,8 +83,8 @@ impl OutboxRelay {
         let mut bare: Vec<TaskId> =
             page.events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
         bare.retain(|id| match self.engine.announcing.ended_task(*id) {
-            Some(task) => tasks.insert(*id, task).is_some(),
-            None => true,
+            Some(task) if is_as_new_as(&task, &page.events[id]) => tasks.insert(*id, task).is_some(),
+            _ => true,
         });
         for ids in bare.chunks(LOADED_AT_ONCE) {
             let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
@@ -105,8 +105,8 @@ impl OutboxRelay {
         let ids = are_read.map(|(id, _)| *id).filter(|id| !page.ended.contains_key(id));
         let (mut tasks, mut ids) = (BTreeMap::new(), ids.collect::<Vec<TaskId>>());
         ids.retain(|id| match self.engine.announcing.take_ended_task(*id) {
-            Some(task) => tasks.insert(*id, task).is_some(),
-            None => true,
+            Some(task) if is_as_new_as(&task, &page.events[id]) => tasks.insert(*id, task).is_some(),
+            _ => true,
         });
         let (mut portions, mut rest) = (Portions::default(), &ids[..]);
         while !rest.is_empty()
@@ -129,4 +129,9 @@ impl OutboxRelay {
         page.events.retain(|id, _| tasks.contains_key(id) || ids.binary_search(id).is_err());
         Ok(tasks)
     }
+}
+
+/// Whether the state of a task comes after these events of it: commits of one task may be noted in another order.
+fn is_as_new_as(task: &Task, events: &VecDeque<Next>) -> bool {
+    events.back().is_none_or(|last| last.n <= task.state.events)
 }
