@@ -274,7 +274,7 @@ impl Committer {
         Ok(Left { again, put_off, joins })
     }
 
-    /// Wakes the outbox relay if tasks were committed.
+    /// Wakes the outbox relay if tasks were committed, and passes on those that have ended.
     fn announce(&self, parts: &[Part], outcomes: &[Outcome]) {
         let committed = parts.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Committed);
         let mut tasks = committed.filter_map(|(part, _)| part.task.as_ref()).peekable();

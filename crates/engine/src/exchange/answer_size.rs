@@ -1,8 +1,10 @@
-//! Which of the claimed attempts fit in one answer.
+//! Which of the claimed attempts fit in one answer, and the end of those that fit in none.
 
-use windlass_core::Direction;
+use windlass_core::{Attempt, Command, Direction, Failure, Outcome, Report};
+use windlass_store::AttemptId;
 
 use super::{ANSWER_BYTES_MAX, ATTEMPTS_MAX, HandedOut, PARAMS_BYTES_MAX, Results};
+use crate::{Engine, deciding::inbox::Item};
 
 /// The maximum bytes of an attempt in an answer besides its parameters, result and message: names, token, idempotency
 /// key.
@@ -43,5 +45,20 @@ impl HandedOut {
             bytes += self.task.message().map_or(0, |message| message.len());
         }
         bytes
+    }
+}
+
+impl Engine {
+    /// Fails an attempt without a retry because its parameters have grown beyond the limit.
+    pub(crate) fn refuse_too_large(&self, id: AttemptId) {
+        self.refuse_offered(id, "its parameters have grown beyond 4 MiB: return less from the steps before");
+    }
+
+    /// Fails an attempt without a retry because it cannot be handed to any worker.
+    pub(crate) fn refuse_offered(&self, id: AttemptId, message: &str) {
+        let failure = Failure::new(message, 1, false);
+        let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
+        let command = Command::Report(Report { attempt, outcome: Outcome::Failed(failure) });
+        self.inbox.post(vec![Item::Task { id: id.task, command, claim: Some(id.claim), logs: Vec::new() }]);
     }
 }

@@ -5,13 +5,13 @@ use std::{
     ops::ControlFlow,
 };
 
-use windlass_core::{Action, Attempt, Command, Failure, Millis, Name, Outcome, Report, TaskId, Timestamp};
+use windlass_core::{Action, Millis, Name, TaskId, Timestamp};
 use windlass_store::{AttemptId, ClaimOutcome, ClaimRequest, Claimed, Loaded, Now, SessionId, StoreError};
 
 use super::{
     ATTEMPTS_MAX, ExchangeAnswer, HandedOut, Results, Seq, answer_size::AnswerSize, holdings::may_start,
 };
-use crate::{Engine, EngineError, Notice, deciding::inbox::Item, exchange::sessions::LOOKED_FOR};
+use crate::{Engine, EngineError, Notice, exchange::sessions::LOOKED_FOR};
 
 /// What came of claiming for a poll.
 enum Filled {
@@ -88,19 +88,6 @@ impl Engine {
         let traceparent = self.traceparent(&task, id.key, id.attempt);
         HandedOut { token, id, task, params, results, traceparent }
     }
-
-    /// Fails an attempt without a retry because its parameters have grown beyond the limit.
-    pub(crate) fn refuse_too_large(&self, id: AttemptId) {
-        self.refuse_offered(id, "its parameters have grown beyond 4 MiB: return less from the steps before");
-    }
-
-    /// Fails an attempt without a retry because it cannot be handed to any worker.
-    pub(crate) fn refuse_offered(&self, id: AttemptId, message: &str) {
-        let failure = Failure::new(message, 1, false);
-        let attempt = Attempt { key: id.key, number: id.attempt, started_at: None };
-        let command = Command::Report(Report { attempt, outcome: Outcome::Failed(failure) });
-        self.inbox.post(vec![Item::Task { id: id.task, command, claim: Some(id.claim), logs: Vec::new() }]);
-    }
 }
 
 /// The queue that a claim request reads: its module and commands. Of many polls that wait for the same queue, only the
@@ -121,6 +108,8 @@ pub(super) struct Hand<'a> {
     /// Attempts of damaged tasks. They are released once the poll is answered, and then count against no limit. The
     /// store hands out no attempt of a task in its quarantine.
     withheld: Vec<AttemptId>,
+    /// How many claimed attempts were over by the time their tasks were read.
+    over: usize,
     /// Attempts of claims that the store did not confirm. Another server may have claimed one at the same time of a clock
     /// and have given it to the worker, so they are never released: the next poll finds them again.
     found: BTreeSet<AttemptId>,
@@ -139,6 +128,7 @@ impl<'a> Hand<'a> {
             size: AnswerSize::default(),
             rest: Vec::new(),
             withheld: Vec::new(),
+            over: 0,
             found: BTreeSet::new(),
             claims_at: BTreeMap::new(),
         }
@@ -175,17 +165,17 @@ impl<'a> Hand<'a> {
                 // The store may use a later time than it was given.
                 self.claims_at.extend(claimed.first().map(|claimed| (claimed.at, now.mono)));
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
-                let before = self.withheld.len();
-                if count > 0 && !self.take_in(&claimed).await? {
+                let before = self.withheld.len() + self.over;
+                if count > 0 && !self.take_in(&claimed, now).await? {
                     return Ok(Filled::Done);
                 }
                 if count < asked.free {
                     empty.push(line);
                     break;
                 }
-                // Damaged tasks use none of the worker's free slots: the worker gets the attempts behind them.
-                let withheld = u32::try_from(self.withheld.len() - before).unwrap_or(u32::MAX);
-                let used = count.saturating_sub(withheld);
+                // Damaged tasks and attempts that are over use none of the worker's free slots: it gets the attempts behind them.
+                let withheld = self.withheld.len() + self.over - before;
+                let used = count.saturating_sub(u32::try_from(withheld).unwrap_or(u32::MAX));
                 (wanted, free) = (wanted.saturating_sub(used), free.saturating_sub(used));
             }
         }
@@ -223,26 +213,38 @@ impl<'a> Hand<'a> {
         if held.is_empty() {
             return Ok(0);
         }
-        let mut count = 0;
-        for some in held.chunks(self.engine.store.loads_at_once()) {
-            let tasks = self.engine.tasks_of_claimed(some).await?;
-            for claimed in some {
-                // The claims may be old: their tasks may have been paused since, or their reports are on the way to the disk.
-                let task = tasks.get(&claimed.id.task).map(|loaded| &loaded.task);
-                if task.is_some_and(|task| !may_start(task, &claimed.id)) {
-                    let mut sessions = self.engine.sessions.lock();
-                    sessions.get(self.session).unanswered.insert(claimed.at, now.mono);
+        // Not from the task cache: the claims may be old, and their tasks may have been paused since.
+        let heads = self.engine.heads_of(&ids(&held)).await?;
+        let (held, later): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|claimed| is_startable(claimed, &heads));
+        self.look_for_again(&later, now);
+        let (mut count, mut open) = (0, &held[..]);
+        while !open.is_empty() {
+            let (some, behind) = open.split_at(open.len().min(self.engine.store.loads_at_once()));
+            let tasks = self.engine.tasks_of(&ids(some)).await?;
+            for (place, claimed) in some.iter().enumerate() {
+                if !is_startable(claimed, &tasks) {
+                    self.look_for_again(std::slice::from_ref(claimed), now);
                     continue;
                 }
                 self.found.insert(claimed.id);
                 self.rest.push(claimed.id);
                 count += 1;
-                if self.accept(self.rest.len() - 1, &tasks).is_break() {
+                if self.accept(self.rest.len() - 1, claimed, &tasks, now).is_break() {
+                    self.look_for_again(&open[place..], now);
                     return Ok(u32::MAX);
                 }
             }
+            open = behind;
         }
         Ok(count)
+    }
+
+    /// A later poll looks for these claims of the session.
+    fn look_for_again(&self, claimed: &[Claimed], now: Now) {
+        let mut sessions = self.engine.sessions.lock();
+        let unanswered = &mut sessions.get(self.session).unanswered;
+        unanswered.extend(claimed.iter().map(|claimed| (claimed.at, now.mono)));
     }
 
     /// Answers the poll with the accepted attempts, even if a later claim failed, and releases the rest.
@@ -260,15 +262,15 @@ impl<'a> Hand<'a> {
     }
 
     /// Accepts claimed attempts. Returns whether all of them fit in the answer.
-    pub(super) async fn take_in(&mut self, claimed: &[Claimed]) -> Result<bool, StoreError> {
+    pub(super) async fn take_in(&mut self, claimed: &[Claimed], now: Now) -> Result<bool, StoreError> {
         let at_once = self.engine.store.loads_at_once();
         // What stands before this place was looked at and stays. What stands behind it goes back if loading fails.
         let mut place = self.rest.len();
         self.rest.extend(claimed.iter().map(|claimed| claimed.id));
         for some in claimed.chunks(at_once) {
             let tasks = self.engine.tasks_of_claimed(some).await?;
-            for _ in some {
-                match self.accept(place, &tasks) {
+            for claimed in some {
+                match self.accept(place, claimed, &tasks, now) {
                     ControlFlow::Continue(stays) => place += usize::from(stays),
                     // Attempts after one that does not fit keep their order, so they wait too.
                     ControlFlow::Break(()) => return Ok(false),
@@ -278,10 +280,16 @@ impl<'a> Hand<'a> {
         Ok(true)
     }
 
-    /// Accepts the attempt at this place of `rest`, of one of these tasks. Returns whether it stays there because there is
-    /// nothing to hand out; breaks if it does not fit in the answer.
-    fn accept(&mut self, place: usize, tasks: &BTreeMap<TaskId, Loaded>) -> ControlFlow<(), bool> {
-        let id = self.rest[place];
+    /// Accepts a claimed attempt, which is at this place of `rest`, of one of these tasks. Returns whether it stays there
+    /// because there is nothing to hand out; breaks if it does not fit in the answer.
+    fn accept(
+        &mut self,
+        place: usize,
+        claimed: &Claimed,
+        tasks: &BTreeMap<TaskId, Loaded>,
+        now: Now,
+    ) -> ControlFlow<(), bool> {
+        let id = claimed.id;
         let Some(loaded) = tasks.get(&id.task) else {
             if self.engine.store.quarantine().contains(id.task) {
                 self.withheld.push(self.rest.remove(place));
@@ -291,8 +299,10 @@ impl<'a> Hand<'a> {
             return ControlFlow::Continue(true);
         };
         if !loaded.task.has_ready(id.key, id.attempt) {
-            // It has ended since, or a change on its way to the disk ends it. With the next poll that is known.
-            self.engine.sessions.lock().get(self.session).give(self.rest.remove(place));
+            // It has ended since, or a change on its way to the disk ends it. If that change is lost, a later poll gets it.
+            self.rest.remove(place);
+            self.over += 1;
+            self.look_for_again(std::slice::from_ref(claimed), now);
             return ControlFlow::Continue(false);
         }
         let attempt = self.engine.handed_out(id, loaded);
@@ -371,4 +381,13 @@ impl Drop for Hand<'_> {
             local.give(id);
         }
     }
+}
+
+fn ids(claimed: &[Claimed]) -> Vec<AttemptId> {
+    claimed.iter().map(|claimed| claimed.id).collect()
+}
+
+/// Whether a claimed attempt may start, going by these tasks. That of a deleted task is released.
+fn is_startable(claimed: &Claimed, tasks: &BTreeMap<TaskId, Loaded>) -> bool {
+    tasks.get(&claimed.id.task).is_none_or(|loaded| may_start(&loaded.task, &claimed.id))
 }

@@ -120,7 +120,7 @@ impl TakenAlong<'_> {
             match claimed {
                 Some(claimed) if claimed.is_empty() => {}
                 Some(claimed) => {
-                    let taken_in = hand.take_in(&claimed).await.map(drop);
+                    let taken_in = hand.take_in(&claimed, now).await.map(drop);
                     given = given.and(hand.end(taken_in, now).await);
                 }
                 None => is_done = false,

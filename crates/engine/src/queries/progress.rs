@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use windlass_core::{ActKey, ActState, Task, TaskId};
+use windlass_core::{ActKey, Task, TaskId};
 use windlass_store::AttemptId;
 
 use crate::Progress;
@@ -47,11 +47,8 @@ impl ProgressBoard {
     pub(crate) fn forget_ended(&self, task: &Task) {
         let mut said = self.said();
         let of_task = said.range((task.id, ActKey::forward(0))..).take_while(|((id, _), _)| *id == task.id);
-        let goes_on = |key: ActKey, attempt: u32| {
-            task.act(key).is_some_and(|act| act.attempt == attempt && act.state == ActState::Ready)
-        };
         let ended: Vec<(TaskId, ActKey)> = of_task
-            .filter(|((_, key), (attempt, _))| !goes_on(*key, *attempt))
+            .filter(|((_, key), (attempt, _))| !task.has_ready(*key, *attempt))
             .map(|(place, _)| *place)
             .collect();
         for place in ended {

@@ -8,11 +8,14 @@ use std::{
 use windlass_core::{Task, TaskId};
 use windlass_store::Signal;
 
-/// The most bytes that ended tasks may take; beyond it the oldest are forgotten.
+/// The most bytes that ended tasks may take; beyond it those with the lowest ids are forgotten.
 const ENDED_BYTES_MAX: usize = 16 << 20;
 
-/// What a task takes without its parameters and results, about.
-const TASK_BYTES: usize = 1 << 10;
+/// The largest parameters and results, in bytes, of a task that is kept.
+const PAYLOAD_BYTES_MAX: usize = 64 << 10;
+
+/// What a task takes without its parameters and results, for itself and each of its steps, about.
+const STEP_BYTES: usize = 1 << 10;
 
 /// What the commits of this server pass to its outbox relay, if there is one.
 #[derive(Debug, Default)]
@@ -22,8 +25,8 @@ pub(crate) struct Announcing {
     ended: Mutex<EndedTasks>,
 }
 
-/// Tasks that have ended. The store has them on disk only, and their events are mostly announced within a second: this saves
-/// reading them.
+/// Tasks that have ended and whose end was not announced yet. The store has them on disk only, and most ends are announced within
+/// a second: this saves reading them.
 #[derive(Debug, Default)]
 struct EndedTasks {
     tasks: BTreeMap<TaskId, Arc<Task>>,
@@ -48,23 +51,23 @@ impl Announcing {
         }
     }
 
-    /// Notes the state of a task, with its parameters and results, after a commit. Only for a server that is the only one on its
-    /// store: another one may change the task.
+    /// Notes the state of a task, with its parameters and results, after a commit whose events are announced. Only for a server
+    /// that is the only one on its store: another one may change the task.
     pub(crate) fn note_committed(&self, task: &Arc<Task>) {
         let mut ended = self.ended();
         // It may go on after its end.
         ended.remove(task.id);
-        if self.is_on() && task.is_ended() {
+        if task.is_ended() && is_small(task) {
             ended.add(task);
         }
     }
 
-    /// The task as it is now, if it has ended and is remembered.
+    /// The task as it is now, if it has ended and is kept.
     pub(crate) fn ended_task(&self, id: TaskId) -> Option<Arc<Task>> {
         self.ended().tasks.get(&id).cloned()
     }
 
-    /// The same, and forgets it.
+    /// The same for the announcement of its end, after which it is not kept any more.
     pub(crate) fn take_ended_task(&self, id: TaskId) -> Option<Arc<Task>> {
         self.ended().remove(id)
     }
@@ -79,9 +82,9 @@ impl EndedTasks {
         self.bytes += size(task);
         self.tasks.insert(task.id, task.clone());
         while self.bytes > ENDED_BYTES_MAX
-            && let Some((_, oldest)) = self.tasks.pop_first()
+            && let Some((_, first)) = self.tasks.pop_first()
         {
-            self.bytes -= size(&oldest);
+            self.bytes -= size(&first);
         }
     }
 
@@ -92,8 +95,13 @@ impl EndedTasks {
     }
 }
 
+/// Whether a task takes about as much memory as its size says: items of steps, of which there may be thousands, do not count there.
+fn is_small(task: &Task) -> bool {
+    task.payload_bytes() <= PAYLOAD_BYTES_MAX && task.fans().next().is_none()
+}
+
 fn size(task: &Task) -> usize {
-    TASK_BYTES + task.payload_bytes()
+    STEP_BYTES * (1 + task.state.steps.len()) + task.payload_bytes()
 }
 
 #[cfg(test)]
@@ -102,34 +110,38 @@ mod tests {
 
     use super::*;
 
-    fn task(id: u128, phase: Phase, params: &str) -> Arc<Task> {
-        let input = Input::new(Json::parse(params).unwrap(), Timestamp(0));
+    fn task(id: u128, phase: Phase, bytes: usize) -> Arc<Task> {
+        let params = format!("{{\"text\":\"{}\"}}", "x".repeat(bytes));
+        let input = Input::new(Json::parse(&params).unwrap(), Timestamp(0));
         let flow = Flow::new(Name::new("f").unwrap(), Vec::new());
         let mut task = Task::new(TaskId(id), Arc::new(flow), Arc::new(input));
         task.state.phase = phase;
         Arc::new(task)
     }
 
+    const ENDED: Phase = Phase::Ended(Ending::Succeeded);
+
     #[test]
     fn a_task_that_goes_on_after_its_end_is_forgotten() {
         let announcing = Announcing::default();
-        announcing.begin();
-        announcing.note_committed(&task(1, Phase::Ended(Ending::Succeeded), "{}"));
+        announcing.note_committed(&task(1, ENDED, 0));
         assert!(announcing.ended_task(TaskId(1)).is_some());
-        announcing.note_committed(&task(1, Phase::Backward, "{}"));
+        announcing.note_committed(&task(1, Phase::Backward, 0));
         assert!(announcing.take_ended_task(TaskId(1)).is_none());
         assert_eq!(announcing.ended().bytes, 0);
     }
+
     #[test]
-    fn the_oldest_make_room() {
+    fn there_is_room_for_so_many_bytes() {
         let announcing = Announcing::default();
-        announcing.begin();
-        let params = format!("{{\"text\":\"{}\"}}", "x".repeat(ENDED_BYTES_MAX / 4));
-        for id in 1..=5 {
-            announcing.note_committed(&task(id, Phase::Ended(Ending::Succeeded), &params));
+        announcing.note_committed(&task(1, ENDED, PAYLOAD_BYTES_MAX));
+        assert!(announcing.ended_task(TaskId(1)).is_none(), "it is too large");
+        for id in 2..1000 {
+            announcing.note_committed(&task(id, ENDED, PAYLOAD_BYTES_MAX / 2));
         }
-        let kept: Vec<u128> = announcing.ended().tasks.keys().map(|id| id.0).collect();
-        assert_eq!(kept, [3, 4, 5]);
-        assert!(announcing.ended().bytes <= ENDED_BYTES_MAX);
+        let ended = announcing.ended();
+        let expected = ENDED_BYTES_MAX / (STEP_BYTES + PAYLOAD_BYTES_MAX / 2 + r#"{"text":""}"#.len());
+        assert_eq!((ended.tasks.len(), ended.tasks.keys().last().map(|id| id.0)), (expected, Some(999)));
+        assert_eq!(ended.bytes, ended.tasks.values().map(|task| size(task)).sum::<usize>());
     }
 }

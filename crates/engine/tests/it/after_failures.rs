@@ -288,17 +288,23 @@ fn a_claim_whose_answer_was_lost_reaches_the_next_poll() {
 
 #[test]
 fn a_claim_whose_answer_was_lost_is_not_given_after_its_task_was_paused() {
-    for names in [true, false] {
-        a_lost_claim_waits_for_the_resume(names);
+    for (names, elsewhere) in [(true, false), (false, false), (true, true), (false, true)] {
+        a_lost_claim_waits_for_the_resume(names, elsewhere);
     }
 }
 
-/// `names`: the worker names what it has, so that the claim is released after some time.
-fn a_lost_claim_waits_for_the_resume(names: bool) {
-    let faulty = FaultyStore::new(Arc::new(SharedStore::new([7; 32])));
-    let world = World::over(faulty.clone(), 1);
+/// `names`: the worker names what it has, so that the claim is released after some time. `elsewhere`: another server pauses and
+/// resumes the task.
+fn a_lost_claim_waits_for_the_resume(names: bool, elsewhere: bool) {
+    let store = Arc::new(SharedStore::new([7; 32]));
+    let faulty = FaultyStore::new(store.clone());
+    let (world, other) = (World::over(faulty.clone(), 1), World::over(store, 2));
     world.apply(flow("f", &["a"], 0));
     let id = world.submit("f");
+    let tell = |command| {
+        let at = if elsewhere { &other } else { &world };
+        at.drive(at.engine.tell(id, command)).unwrap();
+    };
     let mut worker = world.worker(1);
     let mut poll = || {
         let call = worker.call(0);
@@ -308,14 +314,15 @@ fn a_lost_claim_waits_for_the_resume(names: bool) {
     faulty.fail(Some(Verb::Claim));
     assert!(poll().is_err());
     faulty.fail(None);
-    world.drive(world.engine.tell(id, Command::Pause { by: None })).unwrap();
+    tell(Command::Pause { by: None });
     for _ in 0..30 {
         assert!(poll().unwrap().attempts.is_empty(), "nothing of a paused task is handed out");
         world.be_heard();
         world.pass(500);
+        other.pass(500);
     }
     assert_eq!(world.status(id), if names { "Paused: Ready" } else { "Pausing: Running" });
-    world.drive(world.engine.tell(id, Command::Resume { by: None })).unwrap();
+    tell(Command::Resume { by: None });
     world.serve();
     let attempt = poll().unwrap().attempts.pop().expect("it may start again");
     assert_eq!((attempt.id.attempt, world.task(id).state.steps[0].forward.deaths), (1, 0));

@@ -14,8 +14,8 @@ const KEEP_TASKS_MIN: Span = Span::from_ms(24 * 3600 * 1000);
 /// The minimum of `keep_logs`: a minute, so that a line is there when somebody looks for it.
 const KEEP_LOGS_MIN: Span = Span::from_ms(60 * 1000);
 
-/// The minimum of `keep_audit`: one day.
-const KEEP_AUDIT_MIN: Span = KEEP_TASKS_MIN;
+/// The minimum of `keep_audit`: one day, so that what was done at night is there in the morning.
+const KEEP_AUDIT_MIN: Span = Span::from_ms(24 * 3600 * 1000);
 
 /// The range of `client_connections`: its maximum is the limit on all connections.
 const CLIENT_CONNECTIONS: RangeInclusive<usize> = 1..=4096;
@@ -56,13 +56,11 @@ pub(crate) fn advertise(text: String) -> Result<String, String> {
 /// # Errors
 /// When it is too short.
 pub(crate) fn keep_tasks(time: Span) -> Result<Span, String> {
-    if time < KEEP_TASKS_MIN {
-        return Err(format!(
-            "it is {time}; the minimum is {KEEP_TASKS_MIN}. Idempotency keys are deleted with their tasks, so a request repeated later \
-             would start its task again"
-        ));
-    }
-    Ok(time)
+    at_least(KEEP_TASKS_MIN, time).map_err(|error| {
+        format!(
+            "{error}. Idempotency keys are deleted with their tasks, so a request repeated later would start its task again"
+        )
+    })
 }
 
 /// Checks `keep_logs`.

@@ -51,7 +51,7 @@ impl FromQuery for PageOfAudit {
     params(
         ("name" = Option<String>, Query, description = "Only changes of what has this name, or of the task or alarm with this id"),
         ("by" = Option<String>, Query, description = "Only changes by this access token, or by this `Windlass-Actor`"),
-        ("operation" = Option<String>, Query, description = "Only changes by this operation, such as `cancel_task`"),
+        ("operation" = Option<String>, Query, description = "Only changes by this operation, such as `cancel_task`; one that the log never records is refused"),
         ("since" = Option<String>, Query, description = "Only those since this time, or since so long ago: `15m`"),
         ("before" = Option<u64>, Query, description = "Only those with numbers below this one"),
         ("cursor" = Option<String>, Query, description = "`next` of the page before"),
@@ -72,7 +72,7 @@ pub(crate) async fn list(
         && !audited.has(operation)
     {
         return Err(Refused::malformed(format!(
-            "no operation {operation:?} is in the audit log: write the `operationId` of one that changes something, such as \
+            "`operation`: unknown operation {operation:?}: write the `operationId` of one that the audit log records, such as \
              `cancel_task`"
         )));
     }

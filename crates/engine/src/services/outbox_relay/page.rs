@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use windlass_core::{Event, Task, TaskId};
+use windlass_core::{Event, EventKind, Task, TaskId};
 use windlass_store::{Announced, Loaded, Now, Portions, StoreError};
 
 use super::OutboxRelay;
@@ -82,9 +82,9 @@ impl OutboxRelay {
         tasks.append(&mut page.ended);
         let mut bare: Vec<TaskId> =
             page.events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
-        bare.retain(|id| match self.engine.announcing.ended_task(*id) {
-            Some(task) if is_as_new_as(&task, &page.events[id]) => tasks.insert(*id, task).is_some(),
-            _ => true,
+        bare.retain(|id| match self.ended_task(*id, &page.events[id]) {
+            Some(task) => tasks.insert(*id, task).is_some(),
+            None => true,
         });
         for ids in bare.chunks(LOADED_AT_ONCE) {
             let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
@@ -104,9 +104,9 @@ impl OutboxRelay {
         let are_read = page.events.iter().filter(|(_, events)| events.iter().any(reads));
         let ids = are_read.map(|(id, _)| *id).filter(|id| !page.ended.contains_key(id));
         let (mut tasks, mut ids) = (BTreeMap::new(), ids.collect::<Vec<TaskId>>());
-        ids.retain(|id| match self.engine.announcing.take_ended_task(*id) {
-            Some(task) if is_as_new_as(&task, &page.events[id]) => tasks.insert(*id, task).is_some(),
-            _ => true,
+        ids.retain(|id| match self.ended_task(*id, &page.events[id]) {
+            Some(task) => tasks.insert(*id, task).is_some(),
+            None => true,
         });
         let (mut portions, mut rest) = (Portions::default(), &ids[..]);
         while !rest.is_empty()
@@ -129,9 +129,13 @@ impl OutboxRelay {
         page.events.retain(|id, _| tasks.contains_key(id) || ids.binary_search(id).is_err());
         Ok(tasks)
     }
-}
 
-/// Whether the state of a task comes after these events of it: commits of one task may be noted in another order.
-fn is_as_new_as(task: &Task, events: &VecDeque<Next>) -> bool {
-    events.back().is_none_or(|last| last.n <= task.state.events)
+    /// The task of these events, if a commit has passed it on, with its parameters and results.
+    fn ended_task(&self, id: TaskId, events: &VecDeque<Next>) -> Option<Arc<Task>> {
+        let announcing = &self.engine.announcing;
+        let ends = events.iter().any(|next| matches!(next.event.kind, EventKind::TaskEnded(_)));
+        let task = if ends { announcing.take_ended_task(id) } else { announcing.ended_task(id) }?;
+        // Commits of one task may be noted in another order.
+        events.back().is_none_or(|last| last.n <= task.state.events).then_some(task)
+    }
 }

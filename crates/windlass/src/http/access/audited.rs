@@ -26,7 +26,7 @@ impl AuditedOperations {
         Self(all)
     }
 
-    /// Whether an operation of this name is one of them.
+    /// Whether an operation of this name is one of them. Entries are kept long: a name that is replaced must stay known here.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.values().flatten().any(|(_, operation)| **operation == *name)
     }

@@ -87,14 +87,15 @@ async fn admitted(
 
 fn check(hosts: Hosts, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
     if headers.get_all(header::HOST).iter().nth(1).is_some() {
-        return Err(Refused::malformed("the request has several headers `Host`: send one"));
+        return Err(Refused::malformed("the request has more than one header `Host`: send one"));
     }
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
-        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+    let encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let mut encodings = encodings.flat_map(|value| value.to_str().unwrap_or("?").split(',').map(str::trim));
+    if let Some(encoding) =
+        encodings.find(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity"))
     {
         return Err(Refused::unsupported_media_type(format!(
-            "the body has the header `Content-Encoding: {}`: send it without compression",
-            encoding.to_str().unwrap_or("?")
+            "the request has the header `Content-Encoding: {encoding}`: send the body without compression"
         )));
     }
     let host = match (uri.authority(), headers.get(header::HOST)) {
@@ -188,7 +189,9 @@ mod tests {
         let is_refused = |headers| !passes(Hosts::Any, &Method::POST, headers);
         assert!(is_refused(&[("host", "a"), ("host", "a")]), "a proxy may have read the other one");
         assert!(is_refused(&[("host", "a"), ("content-encoding", "gzip")]));
-        assert!(!is_refused(&[("host", "a"), ("content-encoding", "Identity")]));
+        assert!(is_refused(&[("host", "a"), ("content-encoding", "identity"), ("content-encoding", "br")]));
+        assert!(!is_refused(&[("host", "a"), ("content-encoding", "Identity, identity")]));
+        assert!(!is_refused(&[("host", "a"), ("content-encoding", "")]));
     }
 
     #[test]
