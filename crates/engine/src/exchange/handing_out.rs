@@ -387,7 +387,7 @@ fn ids(claimed: &[Claimed]) -> Vec<AttemptId> {
     claimed.iter().map(|claimed| claimed.id).collect()
 }
 
-/// Whether a claimed attempt may start, going by these tasks. That of a deleted task is released.
+/// Whether a claimed attempt may start, going by these tasks. One whose task is gone is left out later.
 fn is_startable(claimed: &Claimed, tasks: &BTreeMap<TaskId, Loaded>) -> bool {
     tasks.get(&claimed.id.task).is_none_or(|loaded| may_start(&loaded.task, &claimed.id))
 }
