@@ -1,4 +1,5 @@
-//! No attempt of a paused queue is handed out.
+//! No attempt of a paused queue is handed out, unless it was claimed before the pause: then it counts as running, however late
+//! its worker gets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,8 @@ const ON_ITS_WAY_MS: u64 = 10_000;
 #[derive(Default)]
 pub(super) struct PausedQueues {
     since: BTreeMap<Name, u64>,
+    /// When attempts were claimed in shared rows.
+    claimed: BTreeMap<AttemptId, u64>,
     /// Attempts given before: they are given again after a lost answer.
     given: BTreeSet<AttemptId>,
     resumed_at: Option<u64>,
@@ -42,6 +45,10 @@ impl Invariant for PausedQueues {
                 self.resumed_at = Some(world.now());
                 Ok(())
             }
+            Seen::Claimed { id } => {
+                self.claimed.insert(*id, world.now());
+                Ok(())
+            }
             Seen::Given { id, .. } if self.given.insert(*id) => self.check(id, truth, world),
             _ => Ok(()),
         }
@@ -55,7 +62,16 @@ impl PausedQueues {
         let config = &world.config;
         let reads = config.shared || config.is(Kind::FewBytes) || config.rest.head != usize::MAX;
         let slack = if reads { ON_ITS_WAY_MS } else { 0 };
-        let since = self.since.get(module).copied().max(self.resumed_at);
+        let paused_at = self.since.get(module).copied();
+        // World 1796039187763720: its worker asked other servers for 20 s.
+        if self
+            .claimed
+            .get(id)
+            .is_some_and(|claimed_at| paused_at.is_some_and(|paused_at| *claimed_at < paused_at))
+        {
+            return Ok(());
+        }
+        let since = paused_at.max(self.resumed_at);
         if self.since.contains_key(module) && since.is_some_and(|since| world.now() > since + slack) {
             let message =
                 format!("task {}: {:?} is handed out, and its queue {module} is paused", id.task, id.key);
