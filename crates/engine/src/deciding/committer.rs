@@ -282,7 +282,7 @@ impl Committer {
             return;
         }
         if self.engine.store.cluster().is_none() {
-            tasks.for_each(|part| self.engine.announcing.note_committed(&part.loaded.task));
+            tasks.for_each(|part| self.engine.announcing.keep_if_ended(&part.loaded.task));
         }
         self.engine.announcing.stir();
     }

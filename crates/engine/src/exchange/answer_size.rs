@@ -1,4 +1,4 @@
-//! Which of the claimed attempts fit in one answer, and the end of those that fit in none.
+//! Decides which claimed attempts fit in one answer, and fails attempts that are too large for any answer.
 
 use windlass_core::{Attempt, Command, Direction, Failure, Outcome, Report};
 use windlass_store::AttemptId;

@@ -108,8 +108,8 @@ pub(super) struct Hand<'a> {
     /// Attempts of damaged tasks. They are released once the poll is answered, and then count against no limit. The
     /// store hands out no attempt of a task in its quarantine.
     withheld: Vec<AttemptId>,
-    /// How many claimed attempts were over by the time their tasks were read.
-    over: usize,
+    /// The number of claimed attempts that had ended when their tasks were read.
+    ended: usize,
     /// Attempts of claims that the store did not confirm. Another server may have claimed one at the same time of a clock
     /// and have given it to the worker, so they are never released: the next poll finds them again.
     found: BTreeSet<AttemptId>,
@@ -128,7 +128,7 @@ impl<'a> Hand<'a> {
             size: AnswerSize::default(),
             rest: Vec::new(),
             withheld: Vec::new(),
-            over: 0,
+            ended: 0,
             found: BTreeSet::new(),
             claims_at: BTreeMap::new(),
         }
@@ -165,7 +165,7 @@ impl<'a> Hand<'a> {
                 // The store may use a later time than it was given.
                 self.claims_at.extend(claimed.first().map(|claimed| (claimed.at, now.mono)));
                 let count = u32::try_from(claimed.len()).unwrap_or(u32::MAX);
-                let before = self.withheld.len() + self.over;
+                let before = self.withheld.len() + self.ended;
                 if count > 0 && !self.take_in(&claimed, now).await? {
                     return Ok(Filled::Done);
                 }
@@ -173,8 +173,8 @@ impl<'a> Hand<'a> {
                     empty.push(line);
                     break;
                 }
-                // Damaged tasks and attempts that are over use none of the worker's free slots: it gets the attempts behind them.
-                let withheld = self.withheld.len() + self.over - before;
+                // Damaged tasks and ended attempts use no free slot of the worker, so it gets the attempts behind them.
+                let withheld = self.withheld.len() + self.ended - before;
                 let used = count.saturating_sub(u32::try_from(withheld).unwrap_or(u32::MAX));
                 (wanted, free) = (wanted.saturating_sub(used), free.saturating_sub(used));
             }
@@ -217,21 +217,21 @@ impl<'a> Hand<'a> {
         let heads = self.engine.heads_of(&ids(&held)).await?;
         let (held, later): (Vec<_>, Vec<_>) =
             held.into_iter().partition(|claimed| is_startable(claimed, &heads));
-        self.look_for_again(&later, now);
+        self.search_again(&later, now);
         let (mut count, mut open) = (0, &held[..]);
         while !open.is_empty() {
             let (some, behind) = open.split_at(open.len().min(self.engine.store.loads_at_once()));
             let tasks = self.engine.tasks_of(&ids(some)).await?;
             for (place, claimed) in some.iter().enumerate() {
                 if !is_startable(claimed, &tasks) {
-                    self.look_for_again(std::slice::from_ref(claimed), now);
+                    self.search_again(std::slice::from_ref(claimed), now);
                     continue;
                 }
                 self.found.insert(claimed.id);
                 self.rest.push(claimed.id);
                 count += 1;
                 if self.accept(self.rest.len() - 1, claimed, &tasks, now).is_break() {
-                    self.look_for_again(&open[place..], now);
+                    self.search_again(&open[place..], now);
                     return Ok(u32::MAX);
                 }
             }
@@ -240,8 +240,8 @@ impl<'a> Hand<'a> {
         Ok(count)
     }
 
-    /// A later poll looks for these claims of the session.
-    fn look_for_again(&self, claimed: &[Claimed], now: Now) {
+    /// Records these claims of the session, so that a later poll searches for them again.
+    fn search_again(&self, claimed: &[Claimed], now: Now) {
         let mut sessions = self.engine.sessions.lock();
         let unanswered = &mut sessions.get(self.session).unanswered;
         unanswered.extend(claimed.iter().map(|claimed| (claimed.at, now.mono)));
@@ -301,8 +301,8 @@ impl<'a> Hand<'a> {
         if !loaded.task.has_ready(id.key, id.attempt) {
             // It has ended since, or a change on its way to the disk ends it. If that change is lost, a later poll gets it.
             self.rest.remove(place);
-            self.over += 1;
-            self.look_for_again(std::slice::from_ref(claimed), now);
+            self.ended += 1;
+            self.search_again(std::slice::from_ref(claimed), now);
             return ControlFlow::Continue(false);
         }
         let attempt = self.engine.handed_out(id, loaded);

@@ -8,13 +8,13 @@ use std::{
 use windlass_core::{Task, TaskId};
 use windlass_store::Signal;
 
-/// The most bytes that ended tasks may take; beyond it those with the lowest ids are forgotten.
+/// The maximum memory of the kept tasks, in bytes. Above it, those with the lowest ids are dropped.
 const ENDED_BYTES_MAX: usize = 16 << 20;
 
-/// The largest parameters and results, in bytes, of a task that is kept.
+/// A task with more bytes of parameters and results is not kept.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// What a task takes without its parameters and results, for itself and each of its steps, about.
+/// The approximate memory of a task without parameters and results: this much for the task and for each of its steps.
 const STEP_BYTES: usize = 1 << 10;
 
 /// What the commits of this server pass to its outbox relay, if there is one.
@@ -51,9 +51,9 @@ impl Announcing {
         }
     }
 
-    /// Notes the state of a task, with its parameters and results, after a commit whose events are announced. Only for a server
-    /// that is the only one on its store: another one may change the task.
-    pub(crate) fn note_committed(&self, task: &Arc<Task>) {
+    /// Keeps a committed task, with its parameters and results, if it has ended. Call this only if no other server uses the store:
+    /// another server may change the task.
+    pub(crate) fn keep_if_ended(&self, task: &Arc<Task>) {
         let mut ended = self.ended();
         // It may go on after its end.
         ended.remove(task.id);
@@ -95,7 +95,7 @@ impl EndedTasks {
     }
 }
 
-/// Whether a task takes about as much memory as its size says: items of steps, of which there may be thousands, do not count there.
+/// Whether [`size`] is about right for a task. It does not count the items of `each` steps, and there may be thousands.
 fn is_small(task: &Task) -> bool {
     task.payload_bytes() <= PAYLOAD_BYTES_MAX && task.fans().next().is_none()
 }
@@ -122,11 +122,11 @@ mod tests {
     const ENDED: Phase = Phase::Ended(Ending::Succeeded);
 
     #[test]
-    fn a_task_that_goes_on_after_its_end_is_forgotten() {
+    fn a_task_that_goes_on_after_its_end_is_not_kept() {
         let announcing = Announcing::default();
-        announcing.note_committed(&task(1, ENDED, 0));
+        announcing.keep_if_ended(&task(1, ENDED, 0));
         assert!(announcing.ended_task(TaskId(1)).is_some());
-        announcing.note_committed(&task(1, Phase::Backward, 0));
+        announcing.keep_if_ended(&task(1, Phase::Backward, 0));
         assert!(announcing.take_ended_task(TaskId(1)).is_none());
         assert_eq!(announcing.ended().bytes, 0);
     }
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn there_is_room_for_so_many_bytes() {
         let announcing = Announcing::default();
-        announcing.note_committed(&task(1, ENDED, PAYLOAD_BYTES_MAX));
+        announcing.keep_if_ended(&task(1, ENDED, PAYLOAD_BYTES_MAX));
         assert!(announcing.ended_task(TaskId(1)).is_none(), "it is too large");
         for id in 2..1000 {
-            announcing.note_committed(&task(id, ENDED, PAYLOAD_BYTES_MAX / 2));
+            announcing.keep_if_ended(&task(id, ENDED, PAYLOAD_BYTES_MAX / 2));
         }
         let ended = announcing.ended();
         let expected = ENDED_BYTES_MAX / (STEP_BYTES + PAYLOAD_BYTES_MAX / 2 + r#"{"text":""}"#.len());

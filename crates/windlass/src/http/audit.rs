@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, extract::State, response::Response};
+use axum::{extract::State, response::Response};
 use utoipa_axum::{router::OpenApiRouter, routes};
 use windlass_api as api;
 use windlass_core::Timestamp;
@@ -10,7 +10,7 @@ use windlass_engine::{AuditFilter, AuditRecord, AuditedOperation};
 
 use crate::http::{
     App,
-    access::AuditedOperations,
+    access::is_audited,
     answer::{ok, problem::Refused},
     devices::{PAGE_ITEMS, one_of},
     request::{FromQuery, Pairs, Query},
@@ -64,12 +64,11 @@ impl FromQuery for PageOfAudit {
 )]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
-    Extension(audited): Extension<Arc<AuditedOperations>>,
     Query(page): Query<PageOfAudit>,
 ) -> Result<Response, Refused> {
     let PageOfAudit { filter, before, limit } = page;
     if let Some(operation) = &filter.operation
-        && !audited.has(operation)
+        && !is_audited(operation)
     {
         return Err(Refused::malformed(format!(
             "`operation`: unknown operation {operation:?}: write the `operationId` of one that the audit log records, such as \

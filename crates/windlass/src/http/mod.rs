@@ -43,7 +43,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Extension, Router, extract::Request, middleware};
+use axum::{Router, extract::Request, middleware};
 use utoipa_axum::router::OpenApiRouter;
 use windlass_core::{Millis, Name};
 use windlass_engine::Engine;
@@ -216,7 +216,6 @@ fn answering(routes: OpenApiRouter<Arc<App>>, app: Arc<App>, hosts: Hosts) -> Ro
         .route_layer(middleware::from_fn_with_state(without_query, request::refuse_unread))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(Extension(audited.clone()))
         .layer(middleware::from_fn_with_state((app.clone(), hosts, audited), guard::around))
         .with_state(app)
 }

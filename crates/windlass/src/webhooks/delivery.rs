@@ -1,5 +1,5 @@
-//! A message to a webhook as a task. Its parameters have a seal that only a server with the secret of the webhook can make. Without
-//! the seal, everybody who may submit tasks could have the server sign and send a message of their own.
+//! A task sends a message to a webhook. The parameters of the task contain a seal, which only a server that has the webhook's
+//! secret can make. Without the seal, everybody who may submit tasks could have the server sign and send their own messages.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const TIMEOUT: Span = Span::from_ms(60_000);
 /// Retries of a delivery: about a day.
 const RETRY: Retry = Retry { max: 15, base: Span::from_ms(5_000), cap: Span::from_ms(6 * 3_600_000) };
 
-/// Why a task in the queue of a webhook sends nothing.
+/// The error of a task in the queue of a webhook that has no valid seal.
 const UNSEALED: &str = "no server with a secret of this webhook has started it. Only servers start deliveries; while a secret is \
                         replaced, configure both";
 

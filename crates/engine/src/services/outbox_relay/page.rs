@@ -82,10 +82,7 @@ impl OutboxRelay {
         tasks.append(&mut page.ended);
         let mut bare: Vec<TaskId> =
             page.events.keys().filter(|id| !tasks.contains_key(*id)).copied().collect();
-        bare.retain(|id| match self.ended_task(*id, &page.events[id]) {
-            Some(task) => tasks.insert(*id, task).is_some(),
-            None => true,
-        });
+        self.move_kept(&mut bare, &page.events, &mut tasks);
         for ids in bare.chunks(LOADED_AT_ONCE) {
             let loaded = self.engine.store.load_heads(ids).await?.into_iter().flatten();
             // Some stores load parameters and results as well.
@@ -104,10 +101,7 @@ impl OutboxRelay {
         let are_read = page.events.iter().filter(|(_, events)| events.iter().any(reads));
         let ids = are_read.map(|(id, _)| *id).filter(|id| !page.ended.contains_key(id));
         let (mut tasks, mut ids) = (BTreeMap::new(), ids.collect::<Vec<TaskId>>());
-        ids.retain(|id| match self.ended_task(*id, &page.events[id]) {
-            Some(task) => tasks.insert(*id, task).is_some(),
-            None => true,
-        });
+        self.move_kept(&mut ids, &page.events, &mut tasks);
         let (mut portions, mut rest) = (Portions::default(), &ids[..]);
         while !rest.is_empty()
             && let Some(count) = portions.next()
@@ -130,8 +124,21 @@ impl OutboxRelay {
         Ok(tasks)
     }
 
-    /// The task of these events, if a commit has passed it on, with its parameters and results.
-    fn ended_task(&self, id: TaskId, events: &VecDeque<Next>) -> Option<Arc<Task>> {
+    /// Moves the tasks that are kept in memory from `ids` to `tasks`. The others must be read.
+    fn move_kept(
+        &self,
+        ids: &mut Vec<TaskId>,
+        events: &BTreeMap<TaskId, VecDeque<Next>>,
+        tasks: &mut BTreeMap<TaskId, Arc<Task>>,
+    ) {
+        ids.retain(|id| match self.kept_task(*id, &events[id]) {
+            Some(task) => tasks.insert(*id, task).is_some(),
+            None => true,
+        });
+    }
+
+    /// The task of these events, with its parameters and results, if it has ended and is kept in memory.
+    fn kept_task(&self, id: TaskId, events: &VecDeque<Next>) -> Option<Arc<Task>> {
         let announcing = &self.engine.announcing;
         let ends = events.iter().any(|next| matches!(next.event.kind, EventKind::TaskEnded(_)));
         let task = if ends { announcing.take_ended_task(id) } else { announcing.ended_task(id) }?;

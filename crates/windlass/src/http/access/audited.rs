@@ -1,13 +1,16 @@
 //! Which requests the audit log records.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use axum::http::{Method, request::Parts};
 use utoipa::openapi::OpenApi;
 use windlass_engine::AuditedOperation;
 
 use super::{client, table};
-use crate::http::{openapi::operations, request::actor};
+use crate::http::{
+    openapi::{self, operations},
+    request::actor,
+};
 
 /// The audited operations: the names that the contract gives them, by route and method.
 pub(crate) struct AuditedOperations(HashMap<String, Vec<(Method, Box<str>)>>);
@@ -26,11 +29,6 @@ impl AuditedOperations {
         Self(all)
     }
 
-    /// Whether an operation of this name is one of them. Entries are kept long: a name that is replaced must stay known here.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.values().flatten().any(|(_, operation)| **operation == *name)
-    }
-
     /// What the audit log records about a request; `None` if nothing.
     pub(crate) fn find(&self, route: Option<&str>, parts: &Parts) -> Option<AuditedOperation> {
         let operations = self.0.get(route?)?;
@@ -40,4 +38,12 @@ impl AuditedOperations {
         let address = Some(client(parts)).filter(|address| !address.is_unspecified());
         Some(AuditedOperation { operation: name.clone(), by, address })
     }
+}
+
+/// Whether the audit log can have entries of an operation of this name. Entries are kept for long, so a name that is replaced must
+/// be added here.
+pub(crate) fn is_audited(operation: &str) -> bool {
+    static ALL: LazyLock<AuditedOperations> =
+        LazyLock::new(|| AuditedOperations::of(&openapi::router().into_openapi()));
+    ALL.0.values().flatten().any(|(_, name)| **name == *operation)
 }

@@ -36,7 +36,7 @@ use failures::{Failures, Verdict};
 use known::{KNOWN_FOR, KnownToken, KnownTokens};
 use table::{Need, Rule, Scoped};
 
-pub(crate) use audited::AuditedOperations;
+pub(crate) use audited::{AuditedOperations, is_audited};
 pub(crate) use grant::Grant;
 
 /// How often the last uses of tokens are stored.

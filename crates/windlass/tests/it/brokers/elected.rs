@@ -147,8 +147,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// The numbers of the servers that have a connection to the broker now. It reads the table of connections after the sockets of all
-    /// servers: between two servers, one may close its connection and the other one open its own.
+    /// The numbers of the servers that are connected to the broker. It first reads the sockets of all servers, and then the table of
+    /// connections. Meanwhile one server may close its connection and another one may open its own.
     pub(super) fn connected(&self) -> Vec<usize> {
         let sockets: Vec<HashSet<String>> = self.pids.iter().map(|pid| sockets_of(*pid)).collect();
         let established = established(self.port);
