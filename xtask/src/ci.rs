@@ -1,5 +1,5 @@
-//! Everything that must pass before a change lands, cheap things first. What computes runs beside what mostly waits, and gets the
-//! time of processors that the other leaves.
+//! Everything that must pass before a change lands, cheap things first. What only computes runs beside it, and gets the processor
+//! time that the other parts leave.
 
 use std::{panic::resume_unwind, path::Path, thread};
 
@@ -21,7 +21,7 @@ type Part = (&'static str, fn(&Workspace) -> anyhow::Result<()>);
 /// Everything that the program can have in it; `--all-features` would plant bugs for the simulator.
 const FULL: &str = "windlass/full";
 
-const FIRST: &[Part] = &[
+const PARTS: &[Part] = &[
     ("format", |workspace| workspace.run("cargo", &["fmt", "--all", "--check"])),
     ("edges", |workspace| edges::check(workspace)?.into_result()),
     ("style", |workspace| style::check(workspace)?.into_result()),
@@ -58,16 +58,12 @@ const FIRST: &[Part] = &[
         files.iter().filter(|path| is_test_of_example(path)).try_for_each(|test| workspace.run("sh", &[test]))
     }),
     ("tests", |workspace| tests::check(workspace, FULL)),
+    ("package", |workspace| package::check(workspace, &tests::program(workspace, FULL, "windlass")?)),
+    ("drills", |workspace| drill::check(workspace, |name| tests::program(workspace, FULL, name))),
 ];
 
-/// What mostly waits, for servers that are started and killed.
-const WAITING: &[Part] = &[
-    ("package", |workspace| package::check(workspace, &tests::program(workspace, FULL)?)),
-    ("drills", |workspace| drill::check(workspace, &tests::program(workspace, FULL)?)),
-];
-
-/// What computes, in a process beside [`WAITING`]. It has another build profile: with the same one, drills would wait for what it
-/// compiles.
+/// What only computes, in a process beside [`PARTS`]. It has another build profile: with the same one, Cargo would let the two wait
+/// for each other.
 const COMPUTING: &[Part] = &[
     ("instructions", |workspace| instructions::check(workspace)?.into_result()),
     ("simulation", sim::check),
@@ -83,7 +79,7 @@ fn clippy(workspace: &Workspace, what: &[&str]) -> anyhow::Result<()> {
 }
 
 fn parts() -> impl Iterator<Item = &'static Part> {
-    [FIRST, WAITING, COMPUTING].into_iter().flatten()
+    [PARTS, COMPUTING].into_iter().flatten()
 }
 
 /// The names of all parts.
@@ -98,10 +94,9 @@ pub(crate) fn run(workspace: Workspace, only: &[String]) -> anyhow::Result<()> {
     let mut tally = Tally::default();
     let run = |tally: &mut Tally, (name, part): &Part| tally.run(name, || part(workspace));
     if only.is_empty() {
-        FIRST.iter().for_each(|part| run(&mut tally, part));
         thread::scope(|scope| {
             let computing = scope.spawn(|| lanes::run(vec![vec![computing(workspace)?]]));
-            WAITING.iter().for_each(|part| run(&mut tally, part));
+            PARTS.iter().for_each(|part| run(&mut tally, part));
             let result = computing.join().unwrap_or_else(|panic| resume_unwind(panic));
             tally.run("what computes", || result);
         });

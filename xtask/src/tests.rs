@@ -44,15 +44,16 @@ fn compile(workspace: &Workspace, features: &str) -> anyhow::Result<Vec<Artifact
     Ok(compiled.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// The path of the program that the tests run. After them it is there already; one that is built without the tests has other
+/// The path of a program that the tests run. After them it is there already; one that is built without the tests has other
 /// features in its dependencies, so most of them are compiled again.
-pub(crate) fn program(workspace: &Workspace, features: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn program(workspace: &Workspace, features: &str, name: &str) -> anyhow::Result<PathBuf> {
     let is_program = |artifact: &Artifact| {
-        artifact.target.as_ref().is_some_and(|target| target.name == "windlass")
+        artifact.target.as_ref().is_some_and(|target| target.name == name)
             && artifact.profile.as_ref().is_some_and(|profile| !profile.test)
     };
     let mut artifacts = compile(workspace, features)?.into_iter().filter(is_program);
-    artifacts.find_map(|artifact| artifact.executable).context("the tests run no program")
+    let program = artifacts.find_map(|artifact| artifact.executable);
+    program.with_context(|| format!("the tests run no program `{name}`"))
 }
 
 /// Compiles and runs all tests, those in documentation included.

@@ -59,6 +59,9 @@ impl Length {
     }
 }
 
+/// The drill that needs another program than `windlass`.
+const POWER_CUT: &str = "power-cut";
+
 /// The names of all drills.
 pub(crate) fn names() -> [&'static str; 20] {
     [
@@ -74,7 +77,7 @@ pub(crate) fn names() -> [&'static str; 20] {
         "damaged-file",
         "damaged-row",
         "clock-jump",
-        "power-cut",
+        POWER_CUT,
         "servers",
         "balancer",
         "database-away",
@@ -92,13 +95,15 @@ const LANES: [&[&str]; 2] = [
     &["broker-kill", "broker-wipe", "leader-kill"],
 ];
 
-/// Runs all drills in their short form, with this program.
-pub(crate) fn check(workspace: &Workspace, program: &Path) -> Result<()> {
+/// Runs all drills in their short form. `program` returns where a program of the project is.
+pub(crate) fn check(workspace: &Workspace, program: impl Fn(&str) -> Result<PathBuf>) -> Result<()> {
+    let (windlass, powercut) = (program("windlass")?, program(power_cut::PROGRAM)?);
+    let job = |name: &str| job(workspace, if name == POWER_CUT { &powercut } else { &windlass }, name);
     let is_in_lane = |name: &&str| LANES.iter().any(|lane| lane.contains(name));
     let (in_lanes, alone): (Vec<_>, Vec<_>) = names().into_iter().partition(is_in_lane);
     ensure!(in_lanes.len() == LANES.concat().len(), "a drill in a lane has no such name");
-    let alone = lanes::run(vec![alone.into_iter().map(|name| job(workspace, program, name)).collect()]);
-    let lane = |lane: &&[&str]| lane.iter().map(|name| job(workspace, program, name)).collect();
+    let alone = lanes::run(vec![alone.into_iter().map(job).collect()]);
+    let lane = |lane: &&[&str]| lane.iter().copied().map(job).collect();
     let together = lanes::run(LANES.iter().map(lane).collect());
     alone.and(together)
 }
@@ -148,8 +153,8 @@ pub(crate) fn run_on(
         coordinator.is_none() || name == "leader-kill",
         "only the drill \"leader-kill\" has a coordinator"
     );
-    if name == "power-cut" {
-        return power_cut::run(workspace, length);
+    if name == POWER_CUT {
+        return power_cut::run(workspace, program, length);
     }
     let program = program.map_or_else(|| workspace.build_full(length.options()), Ok)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -51,7 +51,8 @@ impl Machinery {
     /// Looks whether a chord can go on, after the state of one of its tasks was written.
     pub(super) async fn advance_chord(&self, uuid: &str, ended: &Ended) -> Result<(), BrokerError> {
         // What is malformed was refused with the signature.
-        let Ok(Some(callback)) = ended.signature.chord_callback() else { return Ok(()) };
+        let Some(signature) = &ended.signature else { return Ok(()) };
+        let Ok(Some(callback)) = signature.chord_callback() else { return Ok(()) };
         let group: Option<Group> = self.document(uuid).await?;
         if ended.state.state == StateName::Failure {
             return match self.settings.mode {
@@ -64,7 +65,7 @@ impl Machinery {
             return Ok(());
         }
         let uuids = group.as_ref().map_or_else(Vec::new, |group| group.task_uuids.clone());
-        let count = usize::try_from(ended.signature.group_count().unwrap_or_default()).unwrap_or(usize::MAX);
+        let count = usize::try_from(signature.group_count().unwrap_or_default()).unwrap_or(usize::MAX);
         let states = match self.members(uuid, uuids, count).await? {
             Members::Open => return Ok(()),
             // What this task has left is kept as long as other states.

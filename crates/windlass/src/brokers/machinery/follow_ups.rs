@@ -13,7 +13,7 @@ use super::{
     Machinery,
     settings::Mode,
     signature::Signature,
-    task::{GROUP_LABEL, LABEL, StateName, TaskState, signature_of},
+    task::{GROUP_LABEL, LABEL, Origin, StateName, TaskState},
     value::TypedValue,
 };
 
@@ -22,7 +22,8 @@ const LOADED_AT_ONCE: usize = 50;
 
 /// A task that has ended.
 pub(super) struct Ended {
-    pub(super) signature: Signature,
+    /// Its signature, if something follows it.
+    pub(super) signature: Option<Signature>,
     pub(super) state: TaskState,
     /// UUID of its group, where a chord waits for it.
     pub(super) chord: Option<String>,
@@ -141,15 +142,14 @@ impl Machinery {
 
     /// The end of a task that a signature started.
     pub(super) fn ended(&self, task: &Task, ending: Ending) -> Option<Ended> {
-        let signature = signature_of(task)?;
-        let waits = matches!(signature.chord_callback(), Ok(Some(_)));
-        let chord = signature.group().ok().filter(|group| waits && !group.is_empty());
+        let signature = Origin::of(task)?.signature();
+        let chord = signature.as_ref().and_then(Signature::chord);
         Some(Ended { signature, state: TaskState::of_ended(task, ending), chord })
     }
 
     /// Sends what follows the end of a task.
     async fn follow(&self, ended: &Ended) -> Result<(), BrokerError> {
-        let Ended { signature, state, .. } = ended;
+        let Ended { signature: Some(signature), state, .. } = ended else { return Ok(()) };
         match state.state {
             StateName::Success => {
                 // What is malformed was refused with the signature.

@@ -50,7 +50,7 @@ pub(super) async fn run(machinery: Arc<Machinery>, broker: Arc<dyn Broker>, queu
 impl Handle for Intake {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
         let signatures: Vec<_> = deliveries.iter().map(|delivery| read(&delivery.message.body)).collect();
-        let groups = signatures.iter().filter_map(|read| open_group(&read.as_ref().ok()?.1)).collect();
+        let groups = signatures.iter().filter_map(|read| read.as_ref().ok()?.1.chord()).collect();
         if let Err(error) = self.machinery.keep_groups(groups).await {
             return deliveries.iter().map(|_| Err(Unreadable::Later(error.to_string()))).collect();
         }
@@ -68,12 +68,6 @@ pub(super) type Sent<'a> = Result<(&'a str, Signature), String>;
 fn read(body: &[u8]) -> Sent<'_> {
     let text = std::str::from_utf8(body).map_err(|_| "the signature is not UTF-8".to_owned())?;
     Ok((text, Signature::parse(text)?))
-}
-
-/// The group of a signature whose chord is open.
-fn open_group(signature: &Signature) -> Option<String> {
-    signature.chord_callback().ok()??;
-    signature.group().ok().filter(|group| !group.is_empty())
 }
 
 impl Machinery {

@@ -204,6 +204,12 @@ impl Signature {
         Ok(self.raw(FIELD).map(parse).transpose()?.map(|callback| self.within(callback)))
     }
 
+    /// UUID of its group, if a chord waits for the group.
+    pub(super) fn chord(&self) -> Option<String> {
+        self.chord_callback().ok()??;
+        self.group().ok().filter(|group| !group.is_empty())
+    }
+
     fn signatures(&self, name: &str) -> Result<Vec<Self>, String> {
         let texts: Vec<&RawValue> = self.field(name)?;
         let signatures = texts.iter().map(|text| Ok(self.within(Self::parse(text.get())?)));

@@ -63,14 +63,29 @@ struct Params<'a> {
     uuid: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<&'a RawValue>,
-    /// The whole signature, for what follows. It is text because signatures may be nested deeper than parameters.
-    signature: &'a str,
+    /// The whole signature, if something follows the task. It is text because signatures may be nested deeper than parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<&'a str>,
 }
 
-/// What is read of the parameters.
+/// What the parameters of a task say about the signature that started it.
 #[derive(Deserialize)]
-struct Sent {
-    signature: String,
+pub(super) struct Origin {
+    uuid: String,
+    signature: Option<String>,
+}
+
+impl Origin {
+    /// `None` if no signature started the task.
+    pub(super) fn of(task: &Task) -> Option<Self> {
+        let origin: Self = serde_json::from_str(task.input.params.as_str()).ok()?;
+        (task.input.labels.get(LABEL) == Some(&origin.uuid)).then_some(origin)
+    }
+
+    /// The signature, if something follows the task.
+    pub(super) fn signature(&self) -> Option<Signature> {
+        Signature::parse(self.signature.as_deref()?).ok()
+    }
 }
 
 /// The document of the task that a signature asks for. `text` is its text.
@@ -100,7 +115,7 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
     for (index, arg) in signature.args()?.iter().enumerate() {
         args.push(arg.checked().map_err(|error| format!("`Args[{index}]`: {error}"))?);
     }
-    check_what_follows(signature)?;
+    let is_followed = is_followed(signature)?;
     signature.group_count()?;
     signature.is_immutable()?;
     let retries = signature.retries()?;
@@ -113,7 +128,12 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
     let run = format!("{}.{name}", settings.module);
     let document = Document {
         steps: [Step { name: "run", run: &run, timeout: settings.timeout, retry }],
-        params: Params { args, uuid: &uuid, headers: signature.headers(), signature: text },
+        params: Params {
+            args,
+            uuid: &uuid,
+            headers: signature.headers(),
+            signature: is_followed.then_some(text),
+        },
         at: signature.eta()?,
         priority: signature.priority()?.min(PRIORITY_MAX),
         labels,
@@ -121,21 +141,21 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
     serde_json::to_string(&document).map_err(|error| error.to_string())
 }
 
-/// Reads what follows, so that a mistake in it is found before anything runs.
-fn check_what_follows(signature: &Signature) -> Result<(), String> {
+/// Whether something follows the task of a signature. It is read, so that a mistake in it is found before anything runs.
+fn is_followed(signature: &Signature) -> Result<bool, String> {
     let callback = signature.chord_callback()?.into_iter().collect();
     let fields = [
         ("OnSuccess", signature.on_success()?),
         ("OnError", signature.on_error()?),
         ("ChordCallback", callback),
     ];
-    for (field, signatures) in fields {
+    for (field, signatures) in &fields {
         for follows in signatures {
             let read = follows.args().and(follows.routing_key()).and(follows.eta());
             read.map_err(|error| format!("`{field}`: {error}"))?;
         }
     }
-    Ok(())
+    Ok(fields.iter().any(|(_, signatures)| !signatures.is_empty()))
 }
 
 /// The smallest Fibonacci number above this one: the next pause before a retry, in seconds.
@@ -150,12 +170,6 @@ fn above_in_fibonacci(seconds: u32) -> u32 {
 /// The idempotency key of the task of a signature.
 pub(super) fn key(uuid: &str) -> String {
     format!("machinery/{uuid}")
-}
-
-/// The signature that started a task, if one did.
-pub(super) fn signature_of(task: &Task) -> Option<Signature> {
-    let sent: Sent = serde_json::from_str(task.input.params.as_str()).ok()?;
-    Signature::parse(&sent.signature).ok()
 }
 
 /// The states of a task in the library.
@@ -257,6 +271,32 @@ fn name_of(task: &Task) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What workers get of a signature with these further fields.
+    fn params(fields: &str) -> serde_json::Value {
+        let text = format!(r#"{{"UUID":"u","Name":"add","Args":[{{"Type":"int64","Value":1}}]{fields}}}"#);
+        let section = serde_json::from_str(r#"{"broker":"redis://127.0.0.1"}"#).unwrap();
+        let settings = MachinerySettings::read(section).unwrap();
+        let document = document(&Signature::parse(&text).unwrap(), &text, &settings).unwrap();
+        let mut params = serde_json::from_str::<serde_json::Value>(&document).unwrap()["params"].take();
+        assert_eq!(params["args"].take().to_string(), "[1]");
+        if let Some(signature) = params.get("signature") {
+            assert_eq!(signature.as_str(), Some(&*text));
+        }
+        params
+    }
+
+    #[test]
+    fn only_what_something_follows_keeps_its_signature() {
+        for plain in ["", r#","OnSuccess":null,"OnError":[],"ChordCallback":null,"GroupUUID":"g""#] {
+            assert!(params(plain).get("signature").is_none(), "{plain}");
+        }
+        for follows in ["OnSuccess", "OnError"] {
+            let fields = format!(r#","{follows}":[{{"UUID":"v","Name":"n"}}]"#);
+            assert!(params(&fields).get("signature").is_some(), "{follows}");
+        }
+        assert!(params(r#","ChordCallback":{"UUID":"v","Name":"n"}"#).get("signature").is_some());
+    }
 
     #[test]
     fn pauses_are_fibonacci_numbers() {

@@ -73,8 +73,9 @@ impl Keyed {
     fn new(scope: Hash, params: Option<&Json>, fingerprint: impl Fn(&str) -> [u8; 32]) -> Self {
         let text = params.map_or("", Json::as_str);
         let canonical = if text.is_empty() { String::new() } else { canonical(text) };
-        let key = SubmitKey { scope: scope.finish(), fingerprint: fingerprint(&canonical) };
-        Self { key, fingerprint_before: fingerprint(text) }
+        let fingerprint_before = fingerprint(text);
+        let fingerprint = if canonical == text { fingerprint_before } else { fingerprint(&canonical) };
+        Self { key: SubmitKey { scope: scope.finish(), fingerprint }, fingerprint_before }
     }
 }
 
