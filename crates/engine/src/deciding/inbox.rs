@@ -227,7 +227,7 @@ struct Waiting {
 
 /// The number of items that is worth a separate round trip while another batch is being committed. Fewer items cost
 /// less if they wait for that batch and go together: a transaction costs the database as much as about twenty tasks.
-const ITEMS_MANY: usize = 128;
+const ITEMS_MANY: usize = 64;
 
 /// How many items of an operation that was put back count in the size of a batch.
 const PUT_BACK_COUNTED_MAX: usize = 16;

@@ -34,8 +34,10 @@ const IN_FLIGHT: usize = 64;
 /// Tasks in one batch of the bulk workload.
 const BATCH: u64 = 1000;
 
-/// The interval of the checks for open attempts.
-const ASK_EVERY: Duration = Duration::from_millis(5);
+/// The shortest and the longest pause between two checks for open attempts. A database counts them row by row, so each pause is
+/// [`PAUSE_FACTOR`] times as long as the check.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
+const PAUSE_FACTOR: u32 = 20;
 
 /// After this time without progress, check that all processes still run.
 const LOOK_AFTER: Duration = Duration::from_millis(500);
@@ -323,7 +325,9 @@ async fn open(client: &Client, workload: Workload) -> anyhow::Result<u64> {
 async fn wait_until_idle(client: &Client, workload: Workload, site: &mut Site) -> anyhow::Result<()> {
     let (mut last, mut moved) = (0, Instant::now());
     loop {
+        let begun = Instant::now();
         let open = open(client, workload).await?;
+        let took = begun.elapsed();
         if open == 0 {
             return Ok(());
         }
@@ -334,7 +338,7 @@ async fn wait_until_idle(client: &Client, workload: Workload, site: &mut Site) -
             site.check()?;
         }
         ensure!(moved.elapsed() < STALLED_AFTER, "{open} attempts are open and nothing moves");
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::time::sleep((took * PAUSE_FACTOR).clamp(PAUSES[0], PAUSES[1])).await;
     }
 }
 
