@@ -1,5 +1,5 @@
-//! Everything that must pass before a change lands, cheap things first. What only computes runs beside it, and gets the processor
-//! time that the other parts leave.
+//! Everything that must pass before a change lands, cheap things first. `instructions` and `simulation` run beside the other parts at
+//! idle priority.
 
 use std::{panic::resume_unwind, path::Path, thread};
 
@@ -21,12 +21,16 @@ type Part = (&'static str, fn(&Workspace) -> anyhow::Result<()>);
 /// Everything that the program can have in it; `--all-features` would plant bugs for the simulator.
 const FULL: &str = "windlass/full";
 
-const PARTS: &[Part] = &[
+/// What takes seconds.
+const CHEAP: &[Part] = &[
     ("format", |workspace| workspace.run("cargo", &["fmt", "--all", "--check"])),
     ("edges", |workspace| edges::check(workspace)?.into_result()),
     ("style", |workspace| style::check(workspace)?.into_result()),
     ("dependencies", dependencies::check),
     ("shell scripts", |workspace| shellcheck::check(workspace)?.into_result()),
+];
+
+const PARTS: &[Part] = &[
     ("clippy", |workspace| clippy(workspace, &["--workspace", "--all-targets", "--all-features"])),
     // The whole workspace switches on what any of its crates needs; this finds what one of them forgot to ask for.
     ("each crate by itself", |workspace| {
@@ -62,8 +66,8 @@ const PARTS: &[Part] = &[
     ("drills", |workspace| drill::check(workspace, |name| tests::program(workspace, FULL, name))),
 ];
 
-/// What only computes, in a process beside [`PARTS`]. It has another build profile: with the same one, Cargo would let the two wait
-/// for each other.
+/// What runs at idle priority, in a process beside [`PARTS`]. It has another build profile: with the same one, Cargo would let the two
+/// wait for each other.
 const COMPUTING: &[Part] = &[
     ("instructions", |workspace| instructions::check(workspace)?.into_result()),
     ("simulation", sim::check),
@@ -79,7 +83,7 @@ fn clippy(workspace: &Workspace, what: &[&str]) -> anyhow::Result<()> {
 }
 
 fn parts() -> impl Iterator<Item = &'static Part> {
-    [PARTS, COMPUTING].into_iter().flatten()
+    [CHEAP, PARTS, COMPUTING].into_iter().flatten()
 }
 
 /// The names of all parts.
@@ -94,11 +98,12 @@ pub(crate) fn run(workspace: Workspace, only: &[String]) -> anyhow::Result<()> {
     let mut tally = Tally::default();
     let run = |tally: &mut Tally, (name, part): &Part| tally.run(name, || part(workspace));
     if only.is_empty() {
+        CHEAP.iter().for_each(|part| run(&mut tally, part));
         thread::scope(|scope| {
             let computing = scope.spawn(|| lanes::run(vec![vec![computing(workspace)?]]));
             PARTS.iter().for_each(|part| run(&mut tally, part));
             let result = computing.join().unwrap_or_else(|panic| resume_unwind(panic));
-            tally.run("what computes", || result);
+            tally.run("instructions and simulation", || result);
         });
     } else {
         let chosen = parts().filter(|(name, _)| only.iter().any(|only| only == name));
@@ -118,5 +123,5 @@ fn computing(workspace: &Workspace) -> anyhow::Result<Job> {
     for (name, _) in COMPUTING {
         command.args(["--part", name]);
     }
-    Ok(Job { name: "what computes".to_owned(), command })
+    Ok(Job { name: "instructions and simulation".to_owned(), command })
 }

@@ -104,7 +104,7 @@ enum Chore {
         /// `leader-kill` on this coordinator only
         #[arg(long, value_enum)]
         coordinator: Option<drill::Coordinator>,
-        /// The program that servers and workers run; without it, one that is built now
+        /// The program that servers and workers run (`power-cut`: `windlass-powercut`); without it, one that is built now
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },

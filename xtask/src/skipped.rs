@@ -10,28 +10,36 @@ use crate::workspace::Workspace;
 const FILE: &str = "target/skipped.txt";
 
 /// Notes what is skipped from now on.
-pub(crate) struct Skipped(PathBuf);
+pub(crate) struct Skipped {
+    path: PathBuf,
+    /// The parent reports what its children skip.
+    is_reported: bool,
+}
 
 impl Skipped {
-    /// Begins with an empty file, which this process and its children append to.
+    /// Begins with an empty file, which this process and its children append to. A child appends to the file of its parent.
     pub(crate) fn note(workspace: &Workspace) -> anyhow::Result<Self> {
+        if let Some(path) = std::env::var_os(windlass_testkit::SKIPS_VARIABLE) {
+            return Ok(Self { path: path.into(), is_reported: false });
+        }
         let path = workspace.path(FILE);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
         fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))?;
         windlass_testkit::note_skips(path.clone());
-        Ok(Self(path))
+        Ok(Self { path, is_reported: true })
     }
 
     /// Where the file is.
     pub(crate) fn path(&self) -> PathBuf {
-        self.0.clone()
+        self.path.clone()
     }
 
     /// What to print at the end: nothing when nothing was skipped.
     pub(crate) fn report(&self) -> Option<String> {
-        report(&fs::read_to_string(&self.0).unwrap_or_default())
+        let lines = fs::read_to_string(&self.path).unwrap_or_default();
+        report(&lines).filter(|_| self.is_reported)
     }
 }
 

@@ -22,8 +22,9 @@ use crate::rows::{
     from_integer, small, to_integer, write_turn,
 };
 
-// `free + 0` and `num_nulls` keep PostgreSQL from finding rows by key in an index of what is ready or claimed, of which it would read
-// all: where such an index was almost empty when it was analysed, that seems to cost as little as the primary key.
+// If the statistics say that few rows are ready or claimed, PostgreSQL considers a partial index of them as cheap as the primary key,
+// and then reads that whole index to find one row. `free + 0`, `num_nulls` and `IS NOT DISTINCT FROM` exclude these indexes here and
+// in other modules.
 
 const CLAIM: &str = "WITH next AS (
         SELECT w.task, w.act FROM windlass_wait w

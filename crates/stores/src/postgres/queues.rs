@@ -16,7 +16,7 @@ pub(super) const QUEUES: &str = "SELECT q.name, q.paused_at, q.by_name, q.by_cla
 pub(super) const LINE: &str = "WITH this AS (
         SELECT w.module, w.rank, w.task, w.act, w.fairness, q.turn
         FROM windlass_wait w LEFT JOIN windlass_queue q ON q.name = w.module
-        WHERE w.task = $1 AND w.act = $2 AND w.session IS NULL AND w.free = 0
+        WHERE w.task = $1 AND w.act = $2 AND w.session IS NULL AND w.free + 0 = 0
     ), keyed AS MATERIALIZED (
         SELECT w.fairness, count(*) AS n,
                count(*) FILTER (WHERE (w.rank, w.task, w.act) < (this.rank, this.task, this.act)) AS before

@@ -38,10 +38,14 @@ const FORGIVE: &str = "UPDATE windlass_session
 const ALL: &str = "SELECT s.id, s.last_seen_at, s.attached, s.name, s.host, s.program, s.modules,
         (SELECT count(*) FROM windlass_wait w WHERE w.session = s.id), s.poll
     FROM windlass_session s WHERE s.lease_until > $1 ORDER BY s.id";
-const HELD: &str = "SELECT task, act, attempt, claim, session, claimed_at, module FROM windlass_wait
-    WHERE session = $1 ORDER BY task, act";
-const TO_STOP: &str = "SELECT task, act, attempt, claim, session, claimed_at, module FROM windlass_wait
-    WHERE session IS NOT NULL AND session = ANY($1::uuid[]) AND free = 2 ORDER BY task, act";
+/// Without `OFFSET 0` PostgreSQL may read the whole table in the order of its primary key.
+const HELD: &str = "SELECT * FROM (
+        SELECT task, act, attempt, claim, session, claimed_at, module FROM windlass_wait WHERE session = $1 OFFSET 0
+    ) held ORDER BY task, act";
+const TO_STOP: &str = "SELECT * FROM (
+        SELECT task, act, attempt, claim, session, claimed_at, module FROM windlass_wait
+        WHERE session IS NOT NULL AND session = ANY($1::uuid[]) AND free = 2 OFFSET 0
+    ) held ORDER BY task, act";
 const FORGET: &str = "DELETE FROM windlass_session s WHERE s.lease_until <= $1
     AND NOT EXISTS (SELECT FROM windlass_wait w WHERE w.session = s.id)";
 const LOST: &str = "SELECT w.task, w.act, w.attempt, w.claim, w.session, w.claimed_at, w.module
@@ -59,7 +63,7 @@ const ADOPT: &str = "UPDATE windlass_wait w
     WHERE w.task = n.task AND w.act = n.act";
 const RELEASE: &str = "WITH released AS (
         UPDATE windlass_wait SET session = NULL, claim = NULL, claimed_at = NULL, timeout_at = NULL
-        WHERE task = $1 AND act = $2 AND session = $3 AND claim = $4 RETURNING task
+        WHERE task = $1 AND act = $2 AND session IS NOT DISTINCT FROM $3 AND claim = $4 RETURNING task
     )
     DELETE FROM windlass_begun WHERE claim = $4 AND EXISTS (SELECT FROM released)";
 

@@ -10,6 +10,7 @@ mod faults;
 #[cfg(feature = "sqlite")]
 mod leading;
 mod opening;
+#[cfg(feature = "sqlite")]
 mod plans;
 #[cfg(feature = "sqlite")]
 mod snapshot;

@@ -143,7 +143,7 @@ impl Machinery {
     /// The end of a task that a signature started.
     pub(super) fn ended(&self, task: &Task, ending: Ending) -> Option<Ended> {
         let signature = Origin::of(task)?.signature();
-        let chord = signature.as_ref().and_then(Signature::chord);
+        let chord = signature.as_ref().and_then(Signature::chord_group);
         Some(Ended { signature, state: TaskState::of_ended(task, ending), chord })
     }
 

@@ -12,7 +12,7 @@ use super::{
     Machinery,
     settings::Mode,
     signature::Signature,
-    task::{self, StateName, TaskState},
+    task::{self, KeptText, StateName, TaskState},
 };
 use crate::{
     brokers::consume::{Consumption, Handle},
@@ -50,7 +50,7 @@ pub(super) async fn run(machinery: Arc<Machinery>, broker: Arc<dyn Broker>, queu
 impl Handle for Intake {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Result<(), Unreadable>> {
         let signatures: Vec<_> = deliveries.iter().map(|delivery| read(&delivery.message.body)).collect();
-        let groups = signatures.iter().filter_map(|read| read.as_ref().ok()?.1.chord()).collect();
+        let groups = signatures.iter().filter_map(|read| read.as_ref().ok()?.1.chord_group()).collect();
         if let Err(error) = self.machinery.keep_groups(groups).await {
             return deliveries.iter().map(|_| Err(Unreadable::Later(error.to_string()))).collect();
         }
@@ -74,14 +74,29 @@ impl Machinery {
     /// Starts one task per signature, unless the task exists already. If a signature is refused, writes the reason to the
     /// result backend as the task's error. Returns one result per signature, in the same order.
     pub(super) async fn accept_all(&self, sent: &[Sent<'_>], by: &str) -> Vec<Result<(), Unreadable>> {
-        let document = |sent: &Sent<'_>| {
-            let (text, signature) = sent.as_ref().map_err(String::clone)?;
-            let document = task::document(signature, text, &self.settings)?;
-            let key = Some(task::key(&signature.uuid()?));
-            Ok(TaskMessage { text: document, key, traceparent: signature.traceparent() })
-        };
-        let accepted = self.app.take_in_all(sent.iter().map(document).collect(), by).await;
+        let message = |sent: &Sent<'_>| self.message(sent, KeptText::IfFollowed);
+        let mut accepted = self.app.take_in_all(sent.iter().map(message).collect(), by).await;
+        // An earlier version may have accepted them.
+        let (mut places, mut before) = (Vec::new(), Vec::new());
+        for (place, (sent, accepted)) in sent.iter().zip(&accepted).enumerate() {
+            if let (Ok(_), Err(Unreadable::Refused(_))) = (sent, accepted) {
+                places.push(place);
+                before.push(self.message(sent, KeptText::Always));
+            }
+        }
+        for (place, before) in places.into_iter().zip(self.app.take_in_all(before, by).await) {
+            if before.is_ok() {
+                accepted[place] = before;
+            }
+        }
         join_all(sent.iter().zip(accepted).map(|(sent, accepted)| self.settle(sent, accepted))).await
+    }
+
+    fn message(&self, sent: &Sent<'_>, kept: KeptText) -> Result<TaskMessage, String> {
+        let (text, signature) = sent.as_ref().map_err(String::clone)?;
+        let document = task::document(signature, text, kept, &self.settings)?;
+        let key = Some(task::key(&signature.uuid()?));
+        Ok(TaskMessage { text: document, key, traceparent: signature.traceparent() })
     }
 
     /// Does what follows where a signature started no task.

@@ -19,7 +19,7 @@ pub fn signature(bytes: &[u8]) {
         Ok(signature) => signature,
         Err(why) => return check_message(&why),
     };
-    match task::document(&signature, text, &settings) {
+    match task::document(&signature, text, task::KeptText::IfFollowed, &settings) {
         Ok(document) => {
             // Headers may be nested deeper than parameters. Then the document is refused.
             let fields = |text: &str| -> BTreeMap<String, Box<RawValue>> {

@@ -205,7 +205,7 @@ impl Signature {
     }
 
     /// UUID of its group, if a chord waits for the group.
-    pub(super) fn chord(&self) -> Option<String> {
+    pub(super) fn chord_group(&self) -> Option<String> {
         self.chord_callback().ok()??;
         self.group().ok().filter(|group| !group.is_empty())
     }

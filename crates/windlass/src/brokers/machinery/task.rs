@@ -68,7 +68,7 @@ struct Params<'a> {
     signature: Option<&'a str>,
 }
 
-/// What the parameters of a task say about the signature that started it.
+/// The parts of a task's parameters that identify its signature.
 #[derive(Deserialize)]
 pub(super) struct Origin {
     uuid: String,
@@ -88,6 +88,15 @@ impl Origin {
     }
 }
 
+/// When the parameters of a task have the text of its signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeptText {
+    /// If something follows the task.
+    IfFollowed,
+    /// Always, as in earlier versions. A signature that one of them has accepted is recognized by the same document only.
+    Always,
+}
+
 /// The document of the task that a signature asks for. `text` is its text.
 ///
 /// # Errors
@@ -95,12 +104,18 @@ impl Origin {
 pub(super) fn document(
     signature: &Signature,
     text: &str,
+    kept: KeptText,
     settings: &MachinerySettings,
 ) -> Result<String, String> {
-    write(signature, text, settings).map_err(bounded)
+    write(signature, text, kept, settings).map_err(bounded)
 }
 
-fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Result<String, String> {
+fn write(
+    signature: &Signature,
+    text: &str,
+    kept: KeptText,
+    settings: &MachinerySettings,
+) -> Result<String, String> {
     let (uuid, name, group) = (signature.uuid()?, signature.name()?, signature.group()?);
     for (field, id) in [("UUID", &uuid), ("GroupUUID", &group)] {
         if id.len() > LABEL_BYTES_MAX {
@@ -115,7 +130,7 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
     for (index, arg) in signature.args()?.iter().enumerate() {
         args.push(arg.checked().map_err(|error| format!("`Args[{index}]`: {error}"))?);
     }
-    let is_followed = is_followed(signature)?;
+    let keeps_text = check_follow_ups(signature)? || kept == KeptText::Always;
     signature.group_count()?;
     signature.is_immutable()?;
     let retries = signature.retries()?;
@@ -132,7 +147,7 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
             args,
             uuid: &uuid,
             headers: signature.headers(),
-            signature: is_followed.then_some(text),
+            signature: keeps_text.then_some(text),
         },
         at: signature.eta()?,
         priority: signature.priority()?.min(PRIORITY_MAX),
@@ -141,8 +156,8 @@ fn write(signature: &Signature, text: &str, settings: &MachinerySettings) -> Res
     serde_json::to_string(&document).map_err(|error| error.to_string())
 }
 
-/// Whether something follows the task of a signature. It is read, so that a mistake in it is found before anything runs.
-fn is_followed(signature: &Signature) -> Result<bool, String> {
+/// Checks the signatures that follow this one, so that a mistake in them is found before anything runs. Returns whether there are any.
+fn check_follow_ups(signature: &Signature) -> Result<bool, String> {
     let callback = signature.chord_callback()?.into_iter().collect();
     let fields = [
         ("OnSuccess", signature.on_success()?),
@@ -277,7 +292,8 @@ mod tests {
         let text = format!(r#"{{"UUID":"u","Name":"add","Args":[{{"Type":"int64","Value":1}}]{fields}}}"#);
         let section = serde_json::from_str(r#"{"broker":"redis://127.0.0.1"}"#).unwrap();
         let settings = MachinerySettings::read(section).unwrap();
-        let document = document(&Signature::parse(&text).unwrap(), &text, &settings).unwrap();
+        let document =
+            document(&Signature::parse(&text).unwrap(), &text, KeptText::IfFollowed, &settings).unwrap();
         let mut params = serde_json::from_str::<serde_json::Value>(&document).unwrap()["params"].take();
         assert_eq!(params["args"].take().to_string(), "[1]");
         if let Some(signature) = params.get("signature") {

@@ -40,8 +40,7 @@ impl AuditedOperations {
     }
 }
 
-/// Whether the audit log can have entries of an operation of this name. Entries are kept for long, so a name that is replaced must
-/// be added here.
+/// Whether the audit log records an operation of this name.
 pub(crate) fn is_audited(operation: &str) -> bool {
     static ALL: LazyLock<AuditedOperations> =
         LazyLock::new(|| AuditedOperations::of(&openapi::router().into_openapi()));

@@ -409,6 +409,33 @@ fn a_delayed_signature_waits_for_its_time_and_a_failed_one_is_tried_again() {
 }
 
 #[test]
+fn a_signature_that_an_earlier_version_has_accepted_starts_no_second_task() {
+    let Some(mut shop) = Shop::open("") else { return };
+    let sent = signature("task_before", "add", json!({ "Args": [whole(40), whole(2)] }));
+    // Earlier versions kept the text of every signature.
+    let accepted = json!({
+        "steps": [{ "name": "run", "run": "machinery.add", "timeout": "1h" }],
+        "params": { "args": [40, 2], "uuid": "task_before", "headers": {}, "signature": sent.to_string() },
+        // SHA-256 of `machinery/task_before`
+        "key": "2c8d18caff6a02728441f797e69e59a92394b56f3df4ce586c63301cacb0bbb1",
+        "labels": { "machinery": "task_before" },
+    });
+    let answer = shop.site.post("/v1/tasks", &accepted.to_string());
+    let accepted: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    shop.send(&sent);
+    start_example_worker(&mut shop.site);
+    assert_eq!(shop.results("task_before"), json!([whole(42)]));
+    // A client that sends it again sets its state first.
+    let pending = json!({ "TaskUUID": "task_before", "TaskName": "add", "State": "PENDING", "CreatedAt": "2026-01-01T00:00:00Z" });
+    shop.redis.ask(&["SET", "task_before", &pending.to_string()]).unwrap();
+    shop.send(&sent);
+    assert_eq!(shop.results("task_before"), json!([whole(42)]));
+    let tasks = shop.site.json(&["task", "list", "--label", "machinery=task_before"]);
+    assert_eq!((tasks["items"].as_array().unwrap().len(), &tasks["items"][0]["id"]), (1, &accepted["id"]));
+    assert_eq!(shop.redis.ask(&["EXISTS", "machinery_tasks-dead"]).unwrap().trim(), "0");
+}
+
+#[test]
 fn a_chord_runs_once_with_results_in_order_even_if_redis_loses_all_data() {
     let Some(mut shop) = Shop::open("results_expire_in = \"10m\"\n") else { return };
     let [first, second] = chord();
