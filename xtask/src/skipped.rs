@@ -12,7 +12,7 @@ const FILE: &str = "target/skipped.txt";
 /// Notes what is skipped from now on.
 pub(crate) struct Skipped {
     path: PathBuf,
-    /// The parent reports what its children skip.
+    /// False in a child process: the parent reports all skipped tests.
     is_reported: bool,
 }
 

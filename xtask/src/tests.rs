@@ -44,8 +44,8 @@ fn compile(workspace: &Workspace, features: &str) -> anyhow::Result<Vec<Artifact
     Ok(compiled.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// The path of a program that the tests run. After them it is there already; one that is built without the tests has other
-/// features in its dependencies, so most of them are compiled again.
+/// Returns the path of a program that the tests run. The tests have compiled it. A build without the tests would select other
+/// features of the dependencies, and compile most dependencies again.
 pub(crate) fn program(workspace: &Workspace, features: &str, name: &str) -> anyhow::Result<PathBuf> {
     let is_program = |artifact: &Artifact| {
         artifact.target.as_ref().is_some_and(|target| target.name == name)

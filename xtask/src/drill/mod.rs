@@ -95,7 +95,7 @@ const LANES: [&[&str]; 2] = [
     &["broker-kill", "broker-wipe", "leader-kill"],
 ];
 
-/// Runs all drills in their short form. `program` returns where a program of the project is.
+/// Runs all drills in their short form. `program` returns the path of a program of the project.
 pub(crate) fn check(workspace: &Workspace, program: impl Fn(&str) -> Result<PathBuf>) -> Result<()> {
     let (windlass, powercut) = (program("windlass")?, program(power_cut::PROGRAM)?);
     let job = |name: &str| job(workspace, if name == POWER_CUT { &powercut } else { &windlass }, name);

@@ -8,13 +8,13 @@ use std::{
 use windlass_core::{Task, TaskId};
 use windlass_store::Signal;
 
-/// The maximum memory of the kept tasks, in bytes. Above it, those with the lowest ids are dropped.
+/// The maximum memory for kept tasks, in bytes. Above this limit, the tasks with the lowest ids are dropped.
 const ENDED_BYTES_MAX: usize = 16 << 20;
 
 /// A task with more bytes of parameters and results is not kept.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// The approximate memory of a task without parameters and results: this much for the task and for each of its steps.
+/// The estimated memory of a task, in bytes, without its parameters and results. Each step of the task counts the same again.
 const STEP_BYTES: usize = 1 << 10;
 
 /// What the commits of this server pass to its outbox relay, if there is one.
@@ -95,7 +95,7 @@ impl EndedTasks {
     }
 }
 
-/// Whether [`size`] is about right for a task. It does not count the items of `each` steps, and there may be thousands.
+/// Whether [`size`] is a good estimate for a task. [`size`] ignores the items of `each` steps, of which there may be thousands.
 fn is_small(task: &Task) -> bool {
     task.payload_bytes() <= PAYLOAD_BYTES_MAX && task.fans().next().is_none()
 }

@@ -1,5 +1,5 @@
-//! No attempt of a paused queue is handed out, unless it was claimed before the pause. Such an attempt counts as running, even if
-//! its worker receives it late.
+//! A paused queue hands out only attempts that were claimed before the pause. A claimed attempt counts as running, even if the
+//! worker receives the attempt late.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! A task sends a message to a webhook. The parameters of the task contain a seal, which only a server that has the webhook's
-//! secret can make. Without the seal, everybody who may submit tasks could have the server sign and send their own messages.
+//! Tasks send the messages to webhooks. The parameters of such a task contain a seal. Only a server with the secret of the webhook
+//! can create the seal. Without it, every caller who may submit tasks could make the server sign and send any message.
 
 use std::collections::BTreeMap;
 

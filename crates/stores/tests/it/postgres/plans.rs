@@ -1,5 +1,5 @@
-//! Counts the index entries that claims read. PostgreSQL plans them with statistics of an empty table, or of one in which nothing
-//! was claimed.
+//! Counts the index entries that PostgreSQL reads for claims and releases. PostgreSQL plans these statements with the statistics of
+//! an empty table, or of a table without claimed attempts.
 
 use windlass_conformance::{block_on, claim};
 use windlass_core::Millis;
@@ -18,7 +18,7 @@ const WAITING: u64 = 2_000;
 /// Claims, of 20 attempts each.
 const CLAIMS: usize = 10;
 
-/// The entries that were read of an index, once all connections of the store have reported them. There are at least 200.
+/// Waits until all connections of the store have reported the index entries that they read, at least 200. Returns the number.
 fn read(database: &Database<'_, PostgresProduct>, index: &str) -> u64 {
     let read =
         format!("SELECT coalesce(idx_tup_read, 0) FROM pg_stat_user_indexes WHERE indexrelname = '{index}'");
@@ -32,12 +32,12 @@ fn read(database: &Database<'_, PostgresProduct>, index: &str) -> u64 {
 }
 
 fn analyze(database: &Database<'_, PostgresProduct>) {
-    // Otherwise the server may do it again at any time.
+    // Otherwise the server may analyze the table again at any time.
     database.ask("ALTER TABLE windlass_wait SET (autovacuum_enabled = false)").unwrap();
     database.ask("VACUUM ANALYZE windlass_wait").unwrap();
 }
 
-/// A queue with many tasks, after this change.
+/// Commits many tasks of one queue, and this change.
 fn fill(store: &dyn Store, change: Option<Change>) {
     let flow = add_flow(store);
     renew(store);

@@ -77,14 +77,11 @@ impl Machinery {
         let message = |sent: &Sent<'_>| self.message(sent, KeptText::IfFollowed);
         let mut accepted = self.app.take_in_all(sent.iter().map(message).collect(), by).await;
         // An earlier version may have accepted them.
-        let (mut places, mut before) = (Vec::new(), Vec::new());
-        for (place, (sent, accepted)) in sent.iter().zip(&accepted).enumerate() {
-            if let (Ok(_), Err(Unreadable::Refused(_))) = (sent, accepted) {
-                places.push(place);
-                before.push(self.message(sent, KeptText::Always));
-            }
-        }
-        for (place, before) in places.into_iter().zip(self.app.take_in_all(before, by).await) {
+        let is_refused =
+            |place: &usize| sent[*place].is_ok() && matches!(accepted[*place], Err(Unreadable::Refused(_)));
+        let refused: Vec<usize> = (0..sent.len()).filter(is_refused).collect();
+        let before = refused.iter().map(|place| self.message(&sent[*place], KeptText::Always)).collect();
+        for (place, before) in refused.into_iter().zip(self.app.take_in_all(before, by).await) {
             if before.is_ok() {
                 accepted[place] = before;
             }

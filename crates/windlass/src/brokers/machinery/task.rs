@@ -88,12 +88,12 @@ impl Origin {
     }
 }
 
-/// When the parameters of a task have the text of its signature.
+/// Selects whether the parameters of a task contain the text of the signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeptText {
-    /// If something follows the task.
+    /// Only if other signatures follow the task.
     IfFollowed,
-    /// Always, as in earlier versions. A signature that one of them has accepted is recognized by the same document only.
+    /// Always, as in earlier versions. The store recognizes a signature that an earlier version accepted only by the same document.
     Always,
 }
 
@@ -287,7 +287,7 @@ fn name_of(task: &Task) -> &str {
 mod tests {
     use super::*;
 
-    /// What workers get of a signature with these further fields.
+    /// Returns the task parameters of a signature with these additional fields.
     fn params(fields: &str) -> serde_json::Value {
         let text = format!(r#"{{"UUID":"u","Name":"add","Args":[{{"Type":"int64","Value":1}}]{fields}}}"#);
         let section = serde_json::from_str(r#"{"broker":"redis://127.0.0.1"}"#).unwrap();

@@ -147,8 +147,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// The numbers of the servers that are connected to the broker. It first reads the sockets of all servers, and then the table of
-    /// connections. Meanwhile one server may close its connection and another one may open its own.
+    /// Returns the numbers of the servers that are connected to the broker. The sockets of the servers are read before the table of
+    /// connections. In between, one server may disconnect and another server may connect.
     pub(super) fn connected(&self) -> Vec<usize> {
         let sockets: Vec<HashSet<String>> = self.pids.iter().map(|pid| sockets_of(*pid)).collect();
         let established = established(self.port);
