@@ -118,10 +118,9 @@ pub(crate) fn run(workspace: Workspace, only: &[String]) -> anyhow::Result<()> {
 
 /// [`COMPUTING`] as a process that runs only while nothing else wants a processor.
 fn computing(workspace: &Workspace) -> anyhow::Result<Job> {
-    let mut command = workspace.command("chrt", &["--idle", "0"]);
-    command.arg(std::env::current_exe()?).arg("ci");
+    let mut command = workspace.command(std::env::current_exe()?, &["ci"]);
     for (name, _) in COMPUTING {
         command.args(["--part", name]);
     }
-    Ok(Job { name: "instructions and simulation".to_owned(), command })
+    Ok(Job { name: "instructions and simulation".to_owned(), command: lanes::idle(&command) })
 }

@@ -1,4 +1,4 @@
-//! Commands in lanes that run side by side: those of a lane one after the other. For commands that wait more than they compute.
+//! Commands in lanes that run side by side: those of a lane one after the other.
 
 use std::{
     fs::{self, File},
@@ -21,6 +21,22 @@ const PANICS_MAX: usize = 4;
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) command: Command,
+}
+
+/// The same command, which runs only while nothing else wants a processor.
+pub(crate) fn idle(command: &Command) -> Command {
+    let mut idle = Command::new("chrt");
+    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        idle.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => idle.env(name, value),
+            None => idle.env_remove(name),
+        };
+    }
+    idle
 }
 
 /// Runs all lanes to their ends. The output of each job is printed as a whole when the job has ended. A job that fails does not

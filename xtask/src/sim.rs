@@ -26,19 +26,18 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> anyhow::Result
     workspace.run("cargo", &arguments)
 }
 
-/// What must pass before a change lands: some millions of events without a violation, most of them in fresh worlds, the
-/// tests that need bugs that can be planted, and every planted bug found.
+/// What must pass before a change lands: some millions of events without a violation, most of them in fresh worlds, and every planted
+/// bug found.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
     run(workspace, &["--steps".to_owned(), FIXED_STEPS.to_owned()])?;
     run(workspace, &["--fresh".to_owned(), "--steps".to_owned(), FRESH_STEPS.to_owned()])?;
-    let tests = ["test", "--locked", "--release", "--package", "windlass-sim", "--features", "planted"];
-    workspace.run("cargo", &tests)?;
     run(workspace, &["--planted".to_owned()])
 }
 
-/// The commit that is checked out, for reports; it is marked where files differ from it.
+/// The checked-out commit, for reports. The mark `-dirty` means that files differ from the commit. `.ci/run` sets `COMMIT_TESTED`,
+/// because CI does not compile in the clone itself.
 fn commit(workspace: &Workspace) -> String {
-    let described =
-        workspace.output("git", &["describe", "--always", "--abbrev=12", "--dirty", "--exclude", "*"]);
+    let describe = ["describe", "--always", "--abbrev=12", "--dirty", "--exclude", "*"];
+    let described = std::env::var("COMMIT_TESTED").or_else(|_| workspace.output("git", &describe));
     described.map_or_else(|_| "unknown".to_owned(), |commit| commit.trim().to_owned())
 }

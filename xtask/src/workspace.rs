@@ -1,6 +1,7 @@
 //! The files of the project.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -52,10 +53,19 @@ impl Workspace {
     }
 
     /// A command that runs in the root. Cargo is the one that runs this program.
-    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
+        let program = program.as_ref();
         let cargo = std::env::var_os("CARGO").filter(|_| program == "cargo");
-        let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));
+        let mut command = Command::new(cargo.as_deref().unwrap_or(program));
         command.args(arguments).current_dir(&self.root);
+        // Cargo sets these variables for xtask. The build script of `ring` depends on some of them: if they differ, Cargo compiles
+        // `ring` and all crates above it again.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
+            }
+        }
         self.note_skips_of(&mut command);
         command
     }

@@ -4,7 +4,12 @@ use std::{ops::ControlFlow, time::Instant};
 
 use windlass_core::planted::{Bug, plant};
 
-use crate::{judge::Violation, kinds::Kind, run, threads};
+use crate::{
+    judge::Violation,
+    kinds::Kind,
+    run::{self, Calm, run_within},
+    threads,
+};
 
 /// The number of events within which a bug must be found.
 const STEPS_MAX: u64 = 20_000_000;
@@ -28,6 +33,7 @@ fn kinds_of(bug: Bug) -> &'static [Kind] {
         Bug::MessageShownEarly => &[Kind::Repeats],
         Bug::NoAdoptionGrace => &[Kind::OrderlyStops],
         Bug::DeclinedAdopted => &[Kind::Balanced],
+        Bug::KeptSignalForgotten => &[Kind::AdHoc],
         Bug::LimitIgnored
         | Bug::StartsForgotten
         | Bug::QueuePauseIgnored
@@ -93,22 +99,29 @@ pub(crate) fn hunt(bugs: &[Bug], first: u64, kinds: &[Kind], threads: usize) -> 
     all
 }
 
-/// Runs one world after another until one violates an invariant with the bug. Then runs that world without
-/// it, as a control.
+/// Runs one world after another until one violates an invariant with the bug. Then runs that world without it, as a
+/// control. If the control violates an invariant too, it gets more time. If it is clean then, the hunt goes on with the next
+/// world.
 fn hunt_one(bug: Bug, first: u64, kinds: &[Kind]) -> Hunted {
     let mut hunted = Hunted::default();
-    while hunted.steps < STEPS_MAX && hunted.found.is_none() {
+    while hunted.steps < STEPS_MAX && hunted.found.is_none() && hunted.defect.is_none() {
         let world = first + hunted.worlds;
         plant(Some(bug));
-        let run = run::run(world, kinds, false);
+        let run = run_within(world, kinds, Calm::SHORT, false);
         plant(None);
         hunted.worlds += 1;
         hunted.steps += run.steps;
-        hunted.found = run.violation;
-    }
-    if hunted.found.is_some() {
-        let control = run::run(first + hunted.worlds - 1, kinds, false);
-        hunted.defect = control.violation;
+        if run.violation.is_some() {
+            let control = run_within(world, kinds, Calm::SHORT, false);
+            hunted.steps += control.steps;
+            if control.violation.is_none() {
+                hunted.found = run.violation;
+            } else {
+                let patient = run::run(world, kinds, false);
+                hunted.steps += patient.steps;
+                hunted.defect = patient.violation;
+            }
+        }
     }
     hunted
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 const HOW_TO_GET: &str = "apt-get install default-jre-headless maven, then crates/testkit/jars/fetch";
 
 /// The variable that names the folder with the jars.
-const VARIABLE: &str = "WINDLASS_JARS";
+const VARIABLE: &str = "TESTKIT_JARS";
 
 /// The jars of one product.
 #[derive(Debug)]

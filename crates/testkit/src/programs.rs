@@ -34,7 +34,7 @@ pub fn deploy() -> Result<Option<Command>> {
 }
 
 fn program(name: &str, what: &str) -> Result<Option<Command>> {
-    let program = cache("WINDLASS_SERVERS", "servers").map(|folder| folder.join(name).join("program"));
+    let program = cache("TESTKIT_SERVERS", "servers").map(|folder| folder.join(name).join("program"));
     match program.filter(|program| program.is_file()) {
         Some(program) => Ok(Some(Command::new(program))),
         None => {

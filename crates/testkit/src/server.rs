@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The timeout of a server's start. It takes a second, but the machine may be busy.
-const START_MAX: Duration = Duration::from_secs(60);
+const START_MAX: Duration = Duration::from_secs(180);
 
 /// The timeout of an orderly end, after which the server is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
@@ -219,7 +219,8 @@ impl<P: Product> Server<P> {
         self.signal_all(Signal::CONT)
     }
 
-    fn signal_all(&self, signal: Signal) -> Result<()> {
+    /// Sends a signal to all processes of the server.
+    pub(crate) fn signal_all(&self, signal: Signal) -> Result<()> {
         let process = self.lock();
         process.as_ref().with_context(|| format!("{} is not running", P::NAME))?.signal_all(signal)?;
         Ok(())

@@ -88,14 +88,14 @@ pub(crate) fn names() -> [&'static str; 20] {
     ]
 }
 
-/// The drills on servers of other products wait most of their time, so CI runs them in two lanes. The others run before, one
-/// after the other.
-const LANES: [&[&str]; 2] = [
+/// These drills mostly wait: for servers, disks or timers. CI runs the three lanes concurrently, after the other drills.
+const LANES: [&[&str]; 3] = [
     &["servers", "database-away", "broker-server-kill", "balancer"],
     &["broker-kill", "broker-wipe", "leader-kill"],
+    &["slow-disk", "poison", "damaged-file", "damaged-row", "clock-jump", POWER_CUT],
 ];
 
-/// Runs all drills in their short form. `program` returns the path of a program of the project.
+/// Runs all drills in their short form. `program` returns the path of the program with this name.
 pub(crate) fn check(workspace: &Workspace, program: impl Fn(&str) -> Result<PathBuf>) -> Result<()> {
     let (windlass, powercut) = (program("windlass")?, program(power_cut::PROGRAM)?);
     let job = |name: &str| job(workspace, if name == POWER_CUT { &powercut } else { &windlass }, name);

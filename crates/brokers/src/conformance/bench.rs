@@ -87,7 +87,11 @@ impl<'s> Bench<'s> {
 
     /// Waits long enough for any redelivery, and checks that there is none.
     pub(super) async fn nothing_comes(&self, consumer: &mut dyn Consumer) {
-        let wait = self.promises.silent_after * 2 + Duration::from_secs(1);
+        self.nothing_comes_within(consumer, self.promises.silent_after * 2 + Duration::from_secs(1)).await;
+    }
+
+    /// Waits for this time, and checks that no message comes.
+    pub(super) async fn nothing_comes_within(&self, consumer: &mut dyn Consumer, wait: Duration) {
         let came = receive_for(consumer, wait).await;
         assert_eq!(bodies(&came), [""; 0], "nothing comes any more");
     }

@@ -162,13 +162,18 @@ async fn a_broker_that_dies_loses_nothing_that_was_confirmed(version: MqttVersio
         (client(version, &server.url(), "one", "none"), client(version, &server.url(), "other", "jobs"));
     other.connect().await.unwrap();
     assert_eq!(publish(&one, &[command("jobs", "before")]).await, [Ok(())]);
-    // Mosquitto writes what it keeps once in a second.
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    // Mosquitto confirms messages before it saves them.
+    server.save().unwrap();
     server.kill().unwrap();
     let [outcome] = &publish(&one, &[command("jobs", "meanwhile")]).await[..] else { panic!("one outcome") };
     assert!(matches!(outcome, Err(BrokerError::Unreachable(_))), "{outcome:?}");
     server.restart().unwrap();
-    assert_eq!(publish(&one, &[command("jobs", "after")]).await, [Ok(())]);
+    // A client that lost a new connection waits before it connects again.
+    let until = Instant::now() + PATIENCE;
+    while publish(&one, &[command("jobs", "after")]).await != [Ok(())] {
+        assert!(Instant::now() < until, "it connects again");
+        tokio::time::sleep(WAIT).await;
+    }
     let found = receive(&other, 2).await;
     assert_eq!(texts(&found), ["before", "after"]);
 }
@@ -397,7 +402,7 @@ async fn what_the_broker_does_not_allow_is_refused_with_a_reason(version: MqttVe
 
 /// A broker with a second listener, by TLS, that these lines configure; and its port.
 fn start_with_tls(lines: &[&str]) -> Option<(Mosquitto, u16)> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = windlass_testkit::free_port().unwrap();
     let listener = format!("listener={port} 127.0.0.1");
     let (login, lines): (Vec<&str>, Vec<&str>) = lines.iter().partition(|line| line.starts_with("login="));
     let settings = [login, vec![&listener], lines].concat();

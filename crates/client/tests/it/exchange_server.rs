@@ -6,7 +6,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -34,7 +34,8 @@ pub(crate) struct ExchangeServer {
 
 impl ExchangeServer {
     pub(crate) fn start() -> Self {
-        Self::start_on("127.0.0.1:0".parse().unwrap(), Arc::default())
+        let port = windlass_testkit::free_port().unwrap();
+        Self::start_on(SocketAddr::from(([127, 0, 0, 1], port)), Arc::default())
     }
 
     fn start_on(address: SocketAddr, desk: Arc<Desk>) -> Self {
@@ -67,14 +68,12 @@ impl ExchangeServer {
     /// Starts it again on its port, with what it knew.
     pub(crate) fn start_again(&mut self) {
         // The port is free once the threads of the killed runtime have dropped the listener.
-        for _ in 0..500 {
-            if std::net::TcpListener::bind(self.address).is_ok() {
-                *self = Self::start_on(self.address, self.desk.clone());
-                return;
-            }
+        let until = Instant::now() + Duration::from_secs(20);
+        while std::net::TcpListener::bind(self.address).is_err() {
+            assert!(Instant::now() < until, "the killed server's port is still in use");
             std::thread::sleep(Duration::from_millis(2));
         }
-        panic!("the port of the killed server did not become free");
+        *self = Self::start_on(self.address, self.desk.clone());
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     support::{RunningWorker, attempt, handler, message},
 };
 
-const LEASE: Duration = Duration::from_secs(4);
+const LEASE: Duration = Duration::from_secs(12);
 
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -83,9 +83,9 @@ async fn holding_both(handler: Arc<dyn Handler>) -> (ExchangeServer, RunningWork
 async fn a_server_that_was_killed_and_started_again_hears_at_once_what_the_worker_holds() {
     let (handler, gate, begun) = gated();
     let (mut server, worker) = holding_both(handler).await;
-    let before = server.desk.book().calls.len();
 
     server.kill();
+    let before = server.desk.book().calls.len();
     // Long enough for the pauses between the polls to have grown.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     server.start_again();
@@ -135,7 +135,8 @@ async fn a_worker_may_be_there_before_its_server() {
 #[tokio::test]
 async fn a_worker_that_cannot_renew_its_lease_stops_its_attempts_and_spends_no_retry() {
     let mut server = ExchangeServer::start();
-    server.desk.change(|book| book.lease_ms = Some(1000));
+    // The worker polls every 1.5 s. It stops its attempts 4 s after it has sent the last poll that was answered.
+    server.desk.change(|book| book.lease_ms = Some(6000));
     server.desk.offer([attempt("told"), attempt("deaf")]);
     let stopped_after = Arc::new(AtomicUsize::new(0));
     let note = stopped_after.clone();
@@ -151,6 +152,7 @@ async fn a_worker_that_cannot_renew_its_lease_stops_its_attempts_and_spends_no_r
         }
     });
     let worker = RunningWorker::start(&server, until_told);
+    // The fifth poll comes after 4.5 s.
     server.desk.until("some polls", |book| book.polls().count() > 4).await;
     assert_eq!(stopped_after.load(Ordering::SeqCst), 0, "polls keep the lease");
     server.kill();

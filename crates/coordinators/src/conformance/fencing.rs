@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::{
     Register, Rival, Subject,
     electing::on_thread,
-    stage::{Stage, in_time},
+    stage::{Stage, in_time, resign, until_answered},
     topic,
 };
 use crate::CoordinatorError;
@@ -37,7 +37,7 @@ async fn a_late_effect_of_a_paused_leader_is_refused(stage: &Stage<'_>, _: &dyn 
     assert!(!register.write(late), "the late effect is refused");
     assert_eq!(rival.acts(), None, "it stops on its own clock, whether the coordinator answers or not");
     assert_eq!(register.written(), [fence, heir.fence()]);
-    heir.resign().await.expect("it resigns");
+    resign(&*heir).await;
 }
 
 /// Nothing is left in the coordinator between two of these terms.
@@ -46,7 +46,7 @@ async fn the_fence_grows_without_rivals(stage: &Stage<'_>, _: &dyn Subject) {
     for _ in 0..5 {
         let leadership = stage.elect("alone").await;
         fences.push(leadership.fence());
-        leadership.resign().await.expect("it resigns");
+        resign(&*leadership).await;
     }
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
 }
@@ -62,12 +62,13 @@ async fn the_fence_grows_after_a_deletion(stage: &Stage<'_>, subject: &dyn Subje
     let second = stage.elect("second").await;
     assert!(second.fence() > first.fence());
     subject.delete(&stage.name);
-    let error = in_time("a renewal notices the end", second.renew()).await.expect_err("it has ended");
+    let renewal = until_answered(|| second.renew());
+    let error = in_time("a renewal notices the end", renewal).await.expect_err("it has ended");
     assert!(matches!(error, CoordinatorError::Lost(_)), "{error}");
     assert!(Instant::now() >= second.acts_until());
     let third = stage.elect("third").await;
     assert!(third.fence() > second.fence());
-    third.resign().await.expect("it resigns");
+    resign(&*third).await;
 }
 
 async fn renewals_keep_the_leadership(stage: &Stage<'_>, _: &dyn Subject) {
@@ -86,8 +87,8 @@ async fn renewals_keep_the_leadership(stage: &Stage<'_>, _: &dyn Subject) {
         })
         .await;
     assert!(first.acts_until() > until && first.acts_until() > Instant::now());
-    first.resign().await.expect("it resigns");
-    waiting.await.resign().await.expect("it resigns");
+    resign(&*first).await;
+    resign(&*waiting.await).await;
 }
 
 /// The leader's process lives and its connection is good: it only forgets to renew.
@@ -107,5 +108,5 @@ async fn who_does_not_renew_stops_before_the_next_leads(stage: &Stage<'_>, _: &d
     assert!(second.1 > first.acts_until(), "the first one may not act when the second one leads");
     stage.say(&format!("a leader stops {:.2} s before the next one leads", margin.as_secs_f64()));
     assert!(second.0.fence() > first.fence());
-    second.0.resign().await.expect("it resigns");
+    resign(&*second.0).await;
 }

@@ -17,6 +17,7 @@ mod watching;
 
 pub use register::Register;
 pub use rival::{Rival, run_rival};
+pub use stage::{elect, renew, resign, until_answered};
 
 use std::{
     future::Future,

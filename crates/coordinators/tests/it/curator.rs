@@ -4,16 +4,17 @@ use std::{
     io::{BufRead as _, BufReader, Lines, Write as _},
     path::Path,
     process::{Child, ChildStdout, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tokio::time::{sleep, timeout};
-use windlass_coordinators::{Campaign, Coordinator, Leadership, ZooKeeper};
+use windlass_coordinators::{
+    Campaign, Coordinator as _, ZooKeeper,
+    conformance::{elect, renew, resign, until_answered},
+};
 use windlass_testkit::ZooKeeper as Server;
 
 use crate::servers::LEASE;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A candidate of Curator. It is killed when this is dropped.
 struct Curator {
@@ -49,9 +50,8 @@ impl Drop for Curator {
     }
 }
 
-async fn elect(coordinator: &ZooKeeper, id: &str) -> Box<dyn Leadership> {
-    let campaign = Campaign::new("shared/election", id, LEASE);
-    timeout(PATIENCE, coordinator.campaign(&campaign)).await.expect("it is elected in time").unwrap()
+fn campaign(id: &str) -> Campaign {
+    Campaign::new("shared/election", id, LEASE)
 }
 
 /// Ours leads, Curator's waits behind it, and ours behind that one.
@@ -60,28 +60,30 @@ async fn candidates_of_curator_take_turns_with_ours() {
     let Some(server) = Server::shared().unwrap() else { return };
     let coordinator = ZooKeeper::new(&format!("zookeeper://127.0.0.1:{}/shared", server.port())).unwrap();
     let coordinator = &coordinator;
-    let first = elect(coordinator, "first").await;
+    let first = elect(coordinator, &campaign("first")).await;
     let Some(mut curator) = Curator::start(server, "/shared/shared/election", "curator") else { return };
     let entered = tokio::task::spawn_blocking(move || (curator.next(), curator));
     tokio::pin!(entered);
     let (said, mut curator) = loop {
         tokio::select! {
             entered = &mut entered => break entered.unwrap(),
-            () = sleep(LEASE / 6) => first.renew().await.unwrap(),
+            () = sleep(LEASE / 6) => renew(&*first).await,
         }
     };
     assert_eq!(said, "enters behind first");
     // A renewal must not use up the watch by which the other one waits.
-    first.renew().await.unwrap();
+    renew(&*first).await;
     let begun = Instant::now();
-    first.resign().await.unwrap();
+    resign(&*first).await;
     assert_eq!(curator.next(), "leads");
     println!("TAKEOVER by Curator after a resignation: {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
 
-    let leader = coordinator.leader("shared/election").await.unwrap().expect("Curator's leads");
+    let leader = until_answered(|| coordinator.leader("shared/election")).await.unwrap();
+    let leader = leader.expect("Curator's leads");
     assert_eq!(leader.id, "curator");
     assert!(leader.fence > first.fence());
-    let waiting = elect(coordinator, "second");
+    let second = campaign("second");
+    let waiting = elect(coordinator, &second);
     tokio::pin!(waiting);
     let early = timeout(LEASE / 2, &mut waiting).await;
     assert!(early.is_err(), "Curator's leads");
@@ -89,5 +91,5 @@ async fn candidates_of_curator_take_turns_with_ours() {
     let second = waiting.await;
     assert!(second.fence() > leader.fence);
     resigning.await.unwrap();
-    second.resign().await.unwrap();
+    resign(&*second).await;
 }

@@ -3,22 +3,22 @@
 use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
-use windlass_coordinators::{Campaign, Coordinator, CoordinatorError, Leadership, connect};
+use windlass_coordinators::{
+    Campaign, CoordinatorError,
+    conformance::{elect, resign, until_answered},
+    connect,
+};
 use windlass_testkit::{Consul, Etcd};
 
 use crate::servers::LEASE;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn elect(coordinator: &dyn Coordinator, id: &str) -> Box<dyn Leadership> {
-    let campaign = Campaign::new("invalidated", id, LEASE);
-    timeout(PATIENCE, coordinator.campaign(&campaign)).await.expect("it is elected in time").unwrap()
-}
-
 /// The leader notices, and the one that waits leads instead, with a higher fence.
 async fn ends(url: &str, invalidate: impl FnOnce()) {
     let coordinator = connect(url).unwrap();
-    let first = elect(&*coordinator, "first").await;
+    let [first, second] = ["first", "second"].map(|id| Campaign::new("invalidated", id, LEASE));
+    let first = elect(&*coordinator, &first).await;
     let invalidating = async {
         sleep(LEASE / 4).await;
         invalidate();
@@ -27,12 +27,13 @@ async fn ends(url: &str, invalidate: impl FnOnce()) {
         timeout(PATIENCE, first.ended()).await.expect("the end is noticed in time");
         assert!(Instant::now() >= first.acts_until());
     };
-    let (second, (), ()) = tokio::join!(elect(&*coordinator, "second"), ended, invalidating);
+    let (second, (), ()) = tokio::join!(elect(&*coordinator, &second), ended, invalidating);
     assert!(second.fence() > first.fence());
-    assert!(matches!(first.renew().await, Err(CoordinatorError::Lost(_))));
-    let leader = coordinator.leader("invalidated").await.unwrap();
+    let renewed = until_answered(|| first.renew()).await;
+    assert!(matches!(renewed, Err(CoordinatorError::Lost(_))), "{renewed:?}");
+    let leader = until_answered(|| coordinator.leader("invalidated")).await.unwrap();
     assert_eq!(leader.map(|leader| leader.id).as_deref(), Some("second"), "the first one did not disturb it");
-    second.resign().await.unwrap();
+    resign(&*second).await;
 }
 
 #[tokio::test]

@@ -173,7 +173,7 @@ impl<'a> Hand<'a> {
                     empty.push(line);
                     break;
                 }
-                // Damaged tasks and ended attempts use no free slot of the worker. The worker gets the next attempts instead.
+                // The worker gets the next attempts in place of damaged tasks and ended attempts.
                 let withheld = self.withheld.len() + self.ended - before;
                 let used = count.saturating_sub(u32::try_from(withheld).unwrap_or(u32::MAX));
                 (wanted, free) = (wanted.saturating_sub(used), free.saturating_sub(used));
@@ -240,7 +240,7 @@ impl<'a> Hand<'a> {
         Ok(count)
     }
 
-    /// Adds these claims to the unanswered claims of the session. A later poll checks them again.
+    /// Adds these claims to the session's unanswered claims. A later poll checks them again.
     fn search_again(&self, claimed: &[Claimed], now: Now) {
         let mut sessions = self.engine.sessions.lock();
         let unanswered = &mut sessions.get(self.session).unanswered;

@@ -14,7 +14,7 @@ const ENDED_BYTES_MAX: usize = 16 << 20;
 /// A task with more bytes of parameters and results is not kept.
 const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
-/// The estimated memory of a task, in bytes, without its parameters and results. Each step of the task counts the same again.
+/// Estimated memory per task, in bytes, without parameters and results. Each step adds as much.
 const STEP_BYTES: usize = 1 << 10;
 
 /// What the commits of this server pass to its outbox relay, if there is one.

@@ -4,12 +4,12 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use windlass_store::malformed;
 
 const VALUES: [&[u8]; 6] = [
-    include_bytes!("fixtures/state-1.bin"),
-    include_bytes!("fixtures/flow-1.bin"),
-    include_bytes!("fixtures/events-1.bin"),
-    include_bytes!("fixtures/message-1.bin"),
-    include_bytes!("fixtures/alarm-1.bin"),
-    include_bytes!("fixtures/input-1.bin"),
+    include_bytes!("fixtures/1/state.bin"),
+    include_bytes!("fixtures/1/flow.bin"),
+    include_bytes!("fixtures/1/events.bin"),
+    include_bytes!("fixtures/1/message.bin"),
+    include_bytes!("fixtures/1/alarm.bin"),
+    include_bytes!("fixtures/1/input.bin"),
 ];
 
 /// Changes of bytes: where, by how many others one is replaced, and by what.

@@ -1,10 +1,10 @@
 //! Stored formats: what was ever written can be read.
 //!
-//! `fixtures/` holds one file per kind and format, written once and kept for ever. When a change of the core's
+//! `fixtures/FORMAT/` contains one file per kind. Nobody changes or deletes a file. When a change of the core's
 //! types makes a test here fail, data in users' files would become unreadable: give the change a new format and
 //! a reader for the old one. `WINDLASS_WRITE_FIXTURES=1` writes files that are missing, never one that is there.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use windlass_core::{
     ActKey, Action, Actor, Alarm, AlarmCommand, AlarmId, AlarmState, Backoff, Cause, Command, Context,
@@ -15,7 +15,7 @@ use windlass_core::{
 use windlass_store::stored;
 
 pub(crate) fn fixture(name: &str, written: &[u8]) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures").join(name);
     if std::env::var_os("WINDLASS_WRITE_FIXTURES").is_some() && !path.exists() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, written).unwrap();
@@ -112,14 +112,14 @@ pub(crate) fn without_results(mut state: State) -> State {
 #[test]
 fn format_1_of_states_events_flows_and_inputs_is_read() {
     let (task, events) = history();
-    let state = fixture("state-1.bin", &stored::write_state(&task.state));
+    let state = fixture("1/state.bin", &stored::write_state(&task.state));
     assert_eq!(stored::read_state(&state).unwrap(), without_results(task.state));
-    let flow = fixture("flow-1.bin", &stored::write_flow(&task.flow));
+    let flow = fixture("1/flow.bin", &stored::write_flow(&task.flow));
     let before = Flow { rollback_params: RollbackParams::StepAndResult, ..(*task.flow).clone() };
     assert_eq!(stored::read_flow(&flow).unwrap(), before);
-    let head = fixture("input-1.bin", &stored::write_input(&task.input));
+    let head = fixture("1/input.bin", &stored::write_input(&task.input));
     assert_eq!(stored::read_input(&head, task.input.params.as_str()).unwrap(), *task.input);
-    let bytes = fixture("events-1.bin", &stored::write_events(&events));
+    let bytes = fixture("1/events.bin", &stored::write_events(&events));
     let read = stored::read_events(&bytes).unwrap();
     assert_eq!(read.len(), events.len());
     // Replaying what is stored gives the state as it is stored.
@@ -142,7 +142,7 @@ fn format_1_of_messages_and_alarms_is_read() {
         message: "cannot undo".into(),
     };
     let message = Message::Alarm { id: id.clone(), command };
-    let bytes = fixture("message-1.bin", &stored::write_message(&message));
+    let bytes = fixture("1/message.bin", &stored::write_message(&message));
     assert_eq!(stored::read_message(&bytes).unwrap(), message);
     let alarm = Alarm {
         id,
@@ -155,7 +155,7 @@ fn format_1_of_messages_and_alarms_is_read() {
         state: AlarmState::Acknowledged,
         by: Some(Actor { name: "ops".into(), claimed: true }),
     };
-    let bytes = fixture("alarm-1.bin", &stored::write_alarm(&alarm));
+    let bytes = fixture("1/alarm.bin", &stored::write_alarm(&alarm));
     assert_eq!(stored::read_alarm(&bytes).unwrap(), alarm);
 }
 
@@ -196,10 +196,10 @@ fn format_4_of_devices_and_their_presence_is_read() {
             presence,
             echoes_attempt: index == 1,
         };
-        let bytes = fixture(&format!("device-4-{index}.bin"), &stored::write_device(&device));
+        let bytes = fixture(&format!("4/device-{index}.bin"), &stored::write_device(&device));
         assert_eq!(stored::read_device(&bytes).unwrap(), device);
     }
     let presence = Presence { online: true, since: Timestamp(1_700_000_000_000), changes: 3 };
-    let bytes = fixture("presence-4.bin", &stored::write_presence(&presence));
+    let bytes = fixture("4/presence.bin", &stored::write_presence(&presence));
     assert_eq!(stored::read_presence(&bytes).unwrap(), presence);
 }

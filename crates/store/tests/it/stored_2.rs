@@ -221,15 +221,15 @@ fn events() -> Vec<EventKind> {
 #[test]
 fn format_2_of_tasks_with_members_is_read() {
     let (task, happened) = task();
-    let state = fixture("state-2.bin", &stored::write_state(&task.state));
+    let state = fixture("2/state.bin", &stored::write_state(&task.state));
     let read = stored::read_state(&state).unwrap();
     assert_eq!(read, without_results(task.state.clone()));
     let (members, step) = (task.state.steps[0].members.as_ref().unwrap(), &read.steps[0]);
     assert_eq!((members.begun(), step.members.as_ref().unwrap().total()), (3, 3));
     assert!(step.amended.is_some() && read.signals.len() == 1);
-    let head = fixture("input-2.bin", &stored::write_input(&input()));
+    let head = fixture("2/input.bin", &stored::write_input(&input()));
     assert_eq!(stored::read_input(&head, input().params.as_str()).unwrap(), input());
-    let bytes = fixture("events-2.bin", &stored::write_events(&happened));
+    let bytes = fixture("2/events.bin", &stored::write_events(&happened));
     // Replaying what is stored gives the task, its members as well.
     let mut replayed = Task::new(task.id, task.flow.clone(), task.input.clone());
     for event in stored::read_events(&bytes).unwrap() {
@@ -250,7 +250,7 @@ fn format_2_of_members_and_acts_is_read() {
     ];
     for (number, state) in states.into_iter().enumerate() {
         let member = Member { touched: true, forward: act(state), undo: act(ActState::Parked) };
-        let bytes = fixture(&format!("member-2-{number}.bin"), &stored::write_member(&member));
+        let bytes = fixture(&format!("2/member-{number}.bin"), &stored::write_member(&member));
         assert_eq!(stored::read_member(&bytes).unwrap(), member);
         assert_eq!(member.act(Direction::Rollback).state, ActState::Parked);
     }
@@ -258,7 +258,7 @@ fn format_2_of_members_and_acts_is_read() {
 
 #[test]
 fn format_2_of_flows_is_read() {
-    let bytes = fixture("flow-2.bin", &stored::write_flow(&flow()));
+    let bytes = fixture("2/flow.bin", &stored::write_flow(&flow()));
     let before = Flow { rollback_params: RollbackParams::StepAndResult, ..flow() };
     assert_eq!(stored::read_flow(&bytes).unwrap(), before);
 }
@@ -266,7 +266,7 @@ fn format_2_of_flows_is_read() {
 #[test]
 fn format_2_of_events_is_read() {
     let events: Vec<Event> = events().into_iter().map(|kind| Event { at: at(1), kind }).collect();
-    let bytes = fixture("kinds-2.bin", &stored::write_events(&events));
+    let bytes = fixture("2/kinds.bin", &stored::write_events(&events));
     assert_eq!(stored::read_events(&bytes).unwrap(), events);
 }
 
@@ -300,13 +300,13 @@ fn format_2_of_messages_and_locks_is_read() {
         ended(ChildEnd::Gone),
     ];
     for (number, message) in messages.into_iter().enumerate() {
-        let bytes = fixture(&format!("message-2-{number}.bin"), &stored::write_message(&message));
+        let bytes = fixture(&format!("2/message-{number}.bin"), &stored::write_message(&message));
         assert_eq!(stored::read_message(&bytes).unwrap(), message);
     }
     let waiter = LockWaiter { owner, since: at(1) };
-    let bytes = fixture("lock-waiter-2.bin", &stored::write_lock_waiter(&waiter));
+    let bytes = fixture("2/lock-waiter.bin", &stored::write_lock_waiter(&waiter));
     assert_eq!(stored::read_lock_waiter(&bytes).unwrap(), waiter);
     let holder = stored::Tenure::Held(LockHolder { owner, fence: 77, since: at(2) });
-    let bytes = fixture("lock-holder-2.bin", &stored::write_tenure(&holder));
+    let bytes = fixture("2/lock-holder.bin", &stored::write_tenure(&holder));
     assert_eq!(stored::read_tenure(&bytes).unwrap(), holder);
 }

@@ -21,7 +21,7 @@ fn format_3_of_flows_is_read() {
     let each = [RollbackParams::Step, RollbackParams::StepAndResult, RollbackParams::Shared];
     for (number, rollback_params) in each.into_iter().enumerate() {
         let flow = Flow { rollback_params, deaths_max: 300, ..flow() };
-        let bytes = fixture(&format!("flow-3-{number}.bin"), &stored::write_flow(&flow));
+        let bytes = fixture(&format!("3/flow-{number}.bin"), &stored::write_flow(&flow));
         assert_eq!(stored::read_flow(&bytes).unwrap(), flow);
     }
 }

@@ -37,17 +37,17 @@ fn format_4_of_flows_and_inputs_is_read() {
     let each = [LockRef::Name(name("fleet-7")), LockRef::Expression(expression)];
     for (number, exclusive) in each.into_iter().enumerate() {
         let flow = flow(exclusive);
-        let bytes = fixture(&format!("flow-4-{number}.bin"), &stored::write_flow(&flow));
+        let bytes = fixture(&format!("4/flow-{number}.bin"), &stored::write_flow(&flow));
         assert_eq!(stored::read_flow(&bytes).unwrap(), flow);
     }
-    let head = fixture("input-4.bin", &stored::write_input(&input()));
+    let head = fixture("4/input.bin", &stored::write_input(&input()));
     assert_eq!(stored::read_input(&head, input().params.as_str()).unwrap(), input());
 }
 
 #[test]
 fn a_flow_with_secrets_has_a_format_of_its_own() {
     let flow = Flow { secret: vec![name("password"), name("key")], ..flow(LockRef::Name(name("fleet-7"))) };
-    let bytes = fixture("flow-5.bin", &stored::write_flow(&flow));
+    let bytes = fixture("5/flow.bin", &stored::write_flow(&flow));
     assert_eq!((bytes[0], stored::read_flow(&bytes).unwrap()), (5, flow.clone()));
     let plain = Flow { secret: Vec::new(), ..flow };
     assert_eq!(stored::write_flow(&plain)[0], stored::FORMAT, "a server of the version before reads it");
@@ -68,9 +68,9 @@ fn format_4_of_states_and_events_is_read() {
     let further = further.into_iter().map(|kind| Event { at: START, kind });
     let events: Vec<Event> = accepted.events.into_iter().chain(further).collect();
     events.iter().for_each(|event| evolve(&mut task, event));
-    let bytes = fixture("events-4.bin", &stored::write_events(&events));
+    let bytes = fixture("4/events.bin", &stored::write_events(&events));
     assert_eq!(stored::read_events(&bytes).unwrap(), events);
-    let bytes = fixture("state-4.bin", &stored::write_state(&task.state));
+    let bytes = fixture("4/state.bin", &stored::write_state(&task.state));
     let read = stored::read_state(&bytes).unwrap();
     assert_eq!(read, task.state);
     assert_eq!((read.queue.turn, read.queue.state), (2, QueueState::Granted { fence: 9 }));
@@ -81,19 +81,19 @@ fn format_4_of_messages_and_locks_is_read() {
     let owner = LockOwner::task(TASK, 2);
     for (number, order) in [None, Some(START)].into_iter().enumerate() {
         let message = Message::Lock { name: name("fleet-7"), command: LockCommand::Join { owner, order } };
-        let bytes = fixture(&format!("message-4-{number}.bin"), &stored::write_message(&message));
+        let bytes = fixture(&format!("4/message-{number}.bin"), &stored::write_message(&message));
         assert_eq!(stored::read_message(&bytes).unwrap(), message);
     }
     let waiter = LockWaiter { owner, since: START };
-    let bytes = fixture("lock-waiter-4.bin", &stored::write_lock_waiter(&waiter));
+    let bytes = fixture("4/lock-waiter.bin", &stored::write_lock_waiter(&waiter));
     assert_eq!(stored::read_lock_waiter(&bytes).unwrap(), waiter);
     let holder = stored::Tenure::Held(LockHolder { owner, fence: 77, since: START });
-    let bytes = fixture("lock-holder-4.bin", &stored::write_tenure(&holder));
+    let bytes = fixture("4/lock-holder.bin", &stored::write_tenure(&holder));
     assert_eq!(stored::read_tenure(&bytes).unwrap(), holder);
     let holder = LockHolder { owner: LockOwner::leader(u128::MAX), fence: 78, since: START };
     let (lease, name) = (Millis(4_000), "fleet/leader".into());
     let leader = Leader { name, id: "host-1".into(), value: "10.0.0.7".into(), lease };
     let led = stored::Tenure::Led(holder, leader.into());
-    let bytes = fixture("lock-leader-4.bin", &stored::write_tenure(&led));
+    let bytes = fixture("4/lock-leader.bin", &stored::write_tenure(&led));
     assert_eq!(stored::read_tenure(&bytes).unwrap(), led);
 }

@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
     thread,
@@ -103,13 +103,30 @@ pub(crate) struct Answer {
     pub(crate) outcomes: Result<Vec<Outcome>, StoreError>,
 }
 
-/// Commits tasks one after the other while `disturb` runs.
-pub(crate) fn commit_while(disturb: impl FnOnce(), commit: impl Fn(u64) -> Answer + Sync) -> Vec<Answer> {
-    let stop = AtomicBool::new(false);
+/// The minimum number of successful commits. On a busy machine one run of `disturb` may be too short for it.
+pub(crate) const COMMITTED_MIN: usize = 20;
+
+/// Commits tasks one after the other while `disturb` runs. Runs `disturb` again until [`COMMITTED_MIN`] commits have
+/// succeeded, for up to [`PATIENCE`].
+pub(crate) fn commit_while(disturb: impl Fn(), commit: impl Fn(u64) -> Answer + Sync) -> Vec<Answer> {
+    let (stop, committed) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
-        let committing =
-            scope.spawn(|| (1..).take_while(|_| !stop.load(Ordering::Relaxed)).map(&commit).collect());
-        disturb();
+        let committing = scope.spawn(|| {
+            let mut answers = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let answer = commit(answers.len() as u64 + 1);
+                committed.fetch_add(usize::from(answer.outcomes.is_ok()), Ordering::Relaxed);
+                answers.push(answer);
+            }
+            answers
+        });
+        let until = Instant::now() + PATIENCE;
+        loop {
+            disturb();
+            if committed.load(Ordering::Relaxed) >= COMMITTED_MIN || Instant::now() >= until {
+                break;
+            }
+        }
         stop.store(true, Ordering::Relaxed);
         committing.join().unwrap()
     })

@@ -22,7 +22,7 @@ use crate::disturbed::{NOW, PATIENCE, SESSION, add_flow, id, line, new_task, ren
 pub(crate) struct Shared<'d> {
     pub(crate) store: &'d dyn Store,
     pub(crate) ask: &'d (dyn Fn(&str) -> String + Sync),
-    /// A statement that sleeps for a second.
+    /// A statement that sleeps for 3 s. A commit waits longer for a lock.
     pub(crate) sleep: &'d str,
     /// How many connections sleep.
     pub(crate) asleep: &'d str,

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The variable that names the folder with the servers that were built.
-const VARIABLE: &str = "WINDLASS_SERVERS";
+const VARIABLE: &str = "TESTKIT_SERVERS";
 
 /// The settings of every server, in Consul's configuration language. Settings of a test follow them and win.
 const SETTINGS: &str = r#"

@@ -115,7 +115,9 @@ impl SqlProduct for MariaDbProduct {
     fn ask(&self, port: u16, database: &str, statement: &str) -> Command {
         let mut command = Command::new(&self.client);
         command.arg("--no-defaults").args(["--protocol=tcp", "--host=127.0.0.1", "--user=root"]);
-        command.args(["--connect-timeout=5", "--skip-column-names", "--batch"]).arg(format!("--port={port}"));
+        command
+            .args(["--connect-timeout=30", "--skip-column-names", "--batch"])
+            .arg(format!("--port={port}"));
         command.arg(format!("--database={database}")).arg("--execute").arg(statement).stdin(Stdio::null());
         command
     }

@@ -6,18 +6,27 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Mutex,
+    thread,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 
 use crate::{
+    process::LOOK_EVERY,
     product::{Place, Product, finish},
     server::Server,
 };
 
 /// The server's log file, in its data directory.
 const LOG: &str = "mosquitto.log";
+
+/// The file of the server's stored data, in its data directory.
+const STORED: &str = "mosquitto.db";
+
+/// How long a save may take.
+const SAVE_MAX: Duration = Duration::from_secs(30);
 
 /// Mosquitto as it is installed on this machine. Its settings are `login=USER:PASSWORD`, without which everybody may
 /// connect, and lines of its configuration: `name=value`.
@@ -172,12 +181,31 @@ impl Server<MosquittoProduct> {
         command.spawn().context("cannot start mosquitto_sub")
     }
 
+    /// Makes the server store its data now, and waits until it has. A later kill loses nothing that the server had confirmed before
+    /// this call.
+    ///
+    /// # Errors
+    /// When it is not running, or does not store its data in time.
+    pub fn save(&self) -> Result<()> {
+        let stored = self.data().join(STORED);
+        let stored_at = || fs::metadata(&stored).and_then(|file| file.modified()).ok();
+        let before = stored_at();
+        // At this signal Mosquitto writes a new file, which replaces the old one.
+        self.signal_all(Signal::USR1)?;
+        let until = Instant::now() + SAVE_MAX;
+        while stored_at() == before {
+            ensure!(Instant::now() < until, "Mosquitto did not store its data within {SAVE_MAX:?}");
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
     /// Removes the server's stored data. The server must have ended.
     ///
     /// # Errors
     /// When the file cannot be removed.
     pub fn wipe(&self) -> Result<()> {
-        let stored = self.data().join("mosquitto.db");
+        let stored = self.data().join(STORED);
         if stored.exists() {
             fs::remove_file(&stored).with_context(|| stored.display().to_string())
         } else {

@@ -123,7 +123,7 @@ impl SqlProduct for PostgresProduct {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
             command.env_remove(name);
         }
-        command.env("PGCONNECT_TIMEOUT", "5").stdin(Stdio::null());
+        command.env("PGCONNECT_TIMEOUT", "30").stdin(Stdio::null());
         command.args(["--no-psqlrc", "--tuples-only", "--no-align", "--quiet", "--set=ON_ERROR_STOP=1"]);
         command.args(["--host=127.0.0.1", "--username=postgres"]).arg(format!("--port={port}"));
         command.arg(format!("--dbname={database}")).arg("--command").arg(statement);

@@ -35,7 +35,7 @@ const MACHINE: &str = "/usr/lib/erlang/bin";
 const COOKIE: &str = "windlass-testkit";
 
 /// The timeout of one request to a server. Joining a cluster takes longest.
-pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(180);
 
 /// The timeout of the first answer of a server.
 const GREETING_MAX: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Tasks send the messages to webhooks. The parameters of such a task contain a seal. Only a server with the secret of the webhook
-//! can create the seal. Without it, every caller who may submit tasks could make the server sign and send any message.
+//! Tasks send the messages to webhooks. The parameters of such a task contain a seal. Only a server with the webhook's secret can
+//! create the seal. Without the seal, every caller who may submit tasks could make the server sign and send any message.
 
 use std::collections::BTreeMap;
 

@@ -403,6 +403,6 @@ fn a_token_revoked_on_one_server_stops_on_the_others() {
     let revoked = std::time::Instant::now();
     refused(&first, &token, list, "revoked");
     until("the other server refuses it", || (!run(&second, &token, list).status.success()).then_some(()));
-    // Two seconds, and some for starting commands on a busy machine.
-    assert!(revoked.elapsed().as_secs() < 6, "{:?}", revoked.elapsed());
+    // A server reads the tokens again after 2 s. The rest is for starting commands on a busy machine.
+    assert!(revoked.elapsed().as_secs() < 15, "{:?}", revoked.elapsed());
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::site::{PROGRAM, Site, store, text};
+use super::site::{PROGRAM, Site, store, text, until};
 
 #[test]
 fn waiting_for_a_task_ends_with_what_became_of_it() {
@@ -25,8 +25,10 @@ fn an_alarm_is_seen_and_a_stuck_step_settled_by_a_person_whose_name_is_kept() {
     let site = Site::with_worker();
     let id = site.start_task("stuck");
     assert_eq!(site.run(&["task", "watch", &id]).status.code(), Some(11));
-    let alarms = site.json(&["alarm", "list"]);
-    let alarm = alarms["items"][0]["id"].as_str().expect("an alarm is raised").to_owned();
+    // The alarm is raised by a message that the task sends when it becomes stuck.
+    let alarm = until("an alarm is raised", || {
+        site.json(&["alarm", "list"])["items"][0]["id"].as_str().map(str::to_owned)
+    });
     assert_eq!(site.run(&["alarm", "ack", &alarm]).status.code(), Some(0));
     assert_eq!(site.json(&["alarm", "list"])["items"][0]["by"], "ops (claimed)");
     assert_eq!(site.run(&["task", "resolve", &id, "one", "rollback"]).status.code(), Some(4));

@@ -17,6 +17,8 @@ steps: [{ name: one, run: nobody.serves }]
 
 const STOOD_FOR: &str = "SELECT count(*) FROM windlass_enqueued WHERE stands_for IS NOT NULL";
 
+const REFUSED: &str = "SELECT count(*) FROM windlass_enqueued WHERE refused IS NOT NULL";
+
 /// How an application speaks to its database.
 #[derive(Clone, Copy, PartialEq)]
 enum Dialect {
@@ -146,8 +148,7 @@ fn what_is_refused_waits_for_a_person<P: SqlProduct>(place: &Place<'_, P>) {
         assert_eq!(alarm["kind"], "refused");
         assert!(alarm["message"].as_str().unwrap().contains(reason), "{alarm}");
     }
-    let refused = "SELECT count(*) FROM windlass_enqueued WHERE refused IS NOT NULL";
-    until("the rows say so", || (place.sql(refused) == "3").then_some(()));
+    until("the rows say so", || (place.sql(REFUSED) == "3").then_some(()));
 
     for question in ["show", "why"] {
         let refused = place.site.run(&["task", question, &unknown]);
@@ -177,6 +178,8 @@ fn a_key_stands_for_one_task<P: SqlProduct>(place: &mut Place<'_, P>) {
         let alarms = place.site.json(&["alarm", "list"]);
         alarms.to_string().contains("another body").then_some(())
     });
+    // The alarm is raised first.
+    until("its row says so", || (place.sql(REFUSED) == "1").then_some(()));
     // It can be corrected under the same key, by any client.
     place.sql("UPDATE windlass_enqueued SET enqueued_by = 'somebody' WHERE refused IS NOT NULL");
     assert_eq!(place.start("good", r#"{"a": 1}"#, Some("k")), first);

@@ -22,6 +22,9 @@ fn bomb() -> String {
     format!("flow: bomb\nsteps:\n{}", (0..255).map(step).collect::<String>())
 }
 
+/// The limit of repetitions of a request. On a busy machine the server may answer few others concurrently.
+const TRIES: usize = 10;
+
 /// Sends a submit, and gives the connection on which its answer comes.
 fn submit(site: &Site, path: &str, body: &str) -> TcpStream {
     let address = site.url.strip_prefix("http://").unwrap();
@@ -52,22 +55,33 @@ fn healthy_until(site: &Site, mut stream: TcpStream) -> (String, usize) {
     (reader.join().unwrap(), times)
 }
 
+/// Returns the refusal of a request. Checks that the server answers more than `few` others before it. A server that evaluates
+/// without pauses answers a few others, directly before and after the evaluation.
+fn refused_beside_others(site: &Site, path: &str, body: &str, few: usize) -> String {
+    let mut counts = Vec::new();
+    for _ in 0..TRIES {
+        let (answer, times) = healthy_until(site, submit(site, path, body));
+        if times > few {
+            return answer;
+        }
+        counts.push((times, answer.lines().next().unwrap_or_default().to_owned()));
+    }
+    panic!("the server does not answer others while it evaluates: {counts:?}");
+}
+
 #[test]
 fn bombs_are_refused_while_the_server_answers_others() {
     let site = Site::start();
     site.apply(&bomb());
-    let stream = submit(&site, "/v1/tasks", &body("bomb"));
-    let (answer, times) = healthy_until(&site, stream);
+    let answer = refused_beside_others(&site, "/v1/tasks", &body("bomb"), 5);
     assert!(answer.starts_with("HTTP/1.1 422"), "{answer}");
     assert!(answer.contains("too-much-to-evaluate"), "{answer}");
     assert!(answer.contains("submit shorter lists and strings"), "{answer}");
-    assert!(times > 5, "it was asked while the task was decided: {times}");
     // Many of them at once.
     let tasks = format!("[{}]", vec![body("bomb"); 8].join(","));
-    let stream = submit(&site, "/v1/tasks/batch", &format!(r#"{{"tasks":{tasks}}}"#));
-    let (answer, times) = healthy_until(&site, stream);
+    let batch = format!(r#"{{"tasks":{tasks}}}"#);
+    let answer = refused_beside_others(&site, "/v1/tasks/batch", &batch, 20);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(answer.matches("too-much-to-evaluate").count(), 8, "{answer}");
-    assert!(times > 20, "{times}");
     site.start_task("lonely");
 }

@@ -4,13 +4,9 @@ use std::{
     io::{BufRead as _, BufReader, Read},
     process::{Command, Output, Stdio},
     sync::mpsc,
-    time::Duration,
 };
 
-use super::site::{PROGRAM, Site, store, text};
-
-/// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+use super::site::{PATIENCE, PROGRAM, Site, store, text};
 
 /// The lines of a stream as they come.
 fn lines(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::Path,
     process::{Command, Stdio},
     sync::{
@@ -14,7 +14,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use windlass_testkit::{Kafka, Redis};
+use windlass_testkit::{Kafka, Redis, free_port};
 
 use crate::site::{Site, store, text, until, until_within};
 
@@ -49,7 +49,7 @@ impl Jobs {
     /// `more` is put behind the flow of all jobs in the configuration.
     fn start(more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = format!("127.0.0.1:{}", free_port().unwrap());
         let config = format!("[asyncwork]\nlisten = \"{address}\"\n{more}");
         std::fs::write(dir.path().join("windlass.toml"), config).unwrap();
         let (place, file) = (store(dir.path()), dir.path().join("windlass.toml").display().to_string());

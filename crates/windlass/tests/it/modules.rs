@@ -17,13 +17,16 @@ use windlass::modules::{Catalogue, EXEC_COMMAND, GUARD_COMMAND, Runner, TERM_GRA
 use windlass_api::Attempt;
 use windlass_client::{Failure, Outcome};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
+use crate::site::{PROGRAM, has_handlers};
 
 /// Names the folder for the process that `drive` is run in; unset in an ordinary run of the tests.
 const DRIVE: &str = "WINDLASS_TEST_DRIVE";
 
 /// Far more than anything here takes, far less than the sleeps that must not be waited for.
 const SOON: Duration = Duration::from_secs(20);
+
+/// Signals that do not end a guard.
+const STOPS: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 
 /// A module folder with one module, `m`.
 struct Folder(TempDir);
@@ -392,15 +395,6 @@ fn guards(worker: &Child) -> Vec<Pid> {
     guards
 }
 
-/// Whether a process catches SIGHUP, SIGINT and SIGTERM.
-fn has_handlers(pid: Pid) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
-    let caught = caught.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or_default();
-    let wanted = 1 << 0 | 1 << 1 | 1 << 14;
-    caught & wanted == wanted
-}
-
 #[test]
 fn a_killed_worker_takes_its_commands_along() {
     let (folder, mut worker, pids) = driven();
@@ -427,7 +421,7 @@ fn a_guard_that_dies_has_a_successor() {
     let second =
         wait_until("another guard is there", || guards(&worker).into_iter().find(|pid| *pid != first[0]));
     // By then it has long known the groups: they are written to it as soon as it is started.
-    wait_until("it has its handlers", || has_handlers(second).then_some(()));
+    wait_until("it has its handlers", || has_handlers(second, &STOPS).then_some(()));
     assert!(pids.into_iter().all(is_running), "a guard's death is not a worker's death");
     kill(&mut worker);
     for pid in pids {
@@ -443,8 +437,8 @@ fn the_guard_outlives_the_signals_that_end_a_worker() {
     let mut stdin = guard.stdin.take().expect("piped");
     writeln!(stdin, "+{}\n+{}\n-{}", sleep.id(), ended.id(), ended.id()).expect("listens");
     let pid = Pid::from_child(&guard);
-    wait_until("the guard has its handlers", || has_handlers(pid).then_some(()));
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    wait_until("the guard has its handlers", || has_handlers(pid, &STOPS).then_some(()));
+    for signal in STOPS {
         rustix::process::kill_process(pid, signal).expect("runs");
     }
     assert!(guard.try_wait().expect("known").is_none(), "no signal ends it");

@@ -9,12 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass");
 
-/// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Far more than anything here takes, also on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(25);
+
+/// The script of a command that runs until its gate is open.
+pub(super) const GATE: &str = "until test -e open; do sleep 0.02; done";
 
 pub(super) const FLOWS: &str = r"
 flow: good
@@ -77,10 +81,11 @@ impl Site {
         self.children.insert(0, server);
     }
 
-    /// A server, and where it listens.
+    /// A server, and where it listens. No other test gets its port: a test may kill the server and start another one there.
     fn start_server(store: &str, variables: &[(&str, &str)]) -> (Child, String) {
+        let listen = format!("127.0.0.1:{}", windlass_testkit::free_port().unwrap());
         let mut server = Command::new(PROGRAM)
-            .args(["server", "--listen", "127.0.0.1:0", "--store", store])
+            .args(["server", "--listen", &listen, "--store", store])
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -135,7 +140,7 @@ impl Site {
             &module.join("told"),
             "read -r document; printf '{\"stdin\": %s, \"locks\": \"%s\"}' \"$document\" \"$WINDLASS_LOCKS\"",
         );
-        script(&module.join("gate"), "until test -e open; do sleep 0.02; done");
+        script(&module.join("gate"), GATE);
         let worker = Command::new(PROGRAM)
             .args(["worker", "--server", &self.url, "--modules", &self.path("modules")])
             .stderr(Stdio::null())
@@ -150,7 +155,12 @@ impl Site {
 
     /// Lets the command `m.gate` end, now and from now on.
     pub(super) fn open_gate(&self) {
-        std::fs::write(self.dir.path().join("modules/m/open"), "").unwrap();
+        self.open_gate_of("m");
+    }
+
+    /// The same in another module that has [`GATE`].
+    pub(super) fn open_gate_of(&self, module: &str) {
+        std::fs::write(self.dir.path().join("modules").join(module).join("open"), "").unwrap();
     }
 
     /// Applies flows written in YAML.
@@ -229,4 +239,13 @@ pub(super) fn script(path: &Path, body: &str) {
 
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Whether a process catches these signals.
+pub(super) fn has_handlers(pid: Pid, signals: &[Signal]) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or_default();
+    // Bit 0 is signal 1.
+    signals.iter().all(|signal| (caught >> (signal.as_raw() - 1)) & 1 == 1)
 }

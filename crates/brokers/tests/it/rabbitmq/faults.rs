@@ -121,7 +121,8 @@ async fn a_server_short_of_memory_holds_up_publishing_alone() {
     let begun = Instant::now();
     let error = broker.publish(&probe, &[message(4)]).await.remove(0).unwrap_err();
     assert!(error.is_passing() && error.to_string().contains("memory"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(1), "after {:?}", begun.elapsed());
+    // A message that was sent would fail after 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
     consumer.acknowledge(&receipts(&first)).await.unwrap();
     let second = take(&mut *consumer, 1).await;
     consumer.acknowledge(&receipts(&second)).await.unwrap();

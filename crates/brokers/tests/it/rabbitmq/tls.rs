@@ -5,7 +5,7 @@ use windlass_testkit::RabbitMq as Server;
 
 use super::{message, settings, take};
 use crate::refusal_of;
-use windlass_testkit::certificate;
+use windlass_testkit::{certificate, free_port};
 
 /// A certificate that nobody vouches for is refused, and one that the URL names is taken.
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn certificates_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     certificate::make(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     let settings_of_server = [
         format!("listeners.ssl.1=127.0.0.1:{port}"),
         format!("ssl_options.certfile={}", file("server.pem")),

@@ -5,7 +5,7 @@ use windlass_testkit::Redis as Server;
 
 use super::{messages, settings, take};
 use crate::refusal_of;
-use windlass_testkit::certificate;
+use windlass_testkit::{certificate, free_port};
 
 /// A certificate that nobody vouches for is refused, and one that the URL names is taken, for its name alone.
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn certificates_are_checked() {
     let folder = tempfile::tempdir().unwrap();
     certificate::make(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     let settings_of_server = [
         format!("tls-port={port}"),
         format!("tls-cert-file={}", file("server.pem")),
@@ -46,7 +46,7 @@ async fn certificates_are_checked() {
 async fn a_client_shows_its_certificate() {
     let folder = certificate::folder();
     let file = |name: &str| folder.path().join(name).display().to_string();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     let settings_of_server = [
         format!("tls-port={port}"),
         format!("tls-cert-file={}", file("server.pem")),

@@ -13,20 +13,21 @@ use windlass_testkit::Proxy;
 use super::{Bench, counting, step, until_stopped, until_told};
 use crate::support::{RunningWorker, handler};
 
-/// A worker that is taken for dead after a second.
-fn short_lived(bench: &Bench, handler: Arc<dyn Handler>) -> RunningWorker {
-    RunningWorker::start_built(bench.one_way(handler).lease(Duration::from_secs(1)).build().unwrap())
+/// A worker with this lease.
+fn leased(bench: &Bench, lease: Duration, handler: Arc<dyn Handler>) -> RunningWorker {
+    RunningWorker::start_built(bench.one_way(handler).lease(lease).build().unwrap())
 }
 
 #[tokio::test]
 async fn what_a_worker_that_died_had_is_run_by_another() {
     let Some(bench) = Bench::start("death") else { return };
     bench.publish([step("a")]).await;
-    let dying = short_lived(&bench, until_stopped());
+    let lease = Duration::from_secs(1);
+    let dying = leased(&bench, lease, until_stopped());
     bench.results(1).await;
     dying.killed().await;
     let (_, handler) = counting();
-    let heir = short_lived(&bench, handler);
+    let heir = leased(&bench, lease, handler);
     let events: Vec<Value> =
         bench.results(2).await.into_iter().map(|result| result["Event"].clone()).collect();
     assert_eq!(events, ["started", "succeeded"]);
@@ -39,13 +40,14 @@ async fn a_worker_that_is_slow_and_alive_keeps_what_it_has() {
     let Some(bench) = Bench::start("kept") else { return };
     bench.publish([step("a")]).await;
     let slow = handler(|_job| async {
-        tokio::time::sleep(Duration::from_millis(2500)).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
         Outcome::Succeeded(None)
     });
-    let worker = short_lived(&bench, slow);
+    let lease = Duration::from_secs(4);
+    let worker = leased(&bench, lease, slow);
     bench.results(1).await;
     let (ran, handler) = counting();
-    let other = short_lived(&bench, handler);
+    let other = leased(&bench, lease, handler);
     assert_eq!(bench.results(1).await[0]["Event"], "succeeded");
     bench.emptied().await;
     worker.drained().await.unwrap();

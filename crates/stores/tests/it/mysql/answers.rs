@@ -22,7 +22,7 @@ use windlass_testkit::{Database, MariaDbProduct};
 
 use super::{database, faults::APART, open, runtime};
 use crate::{
-    disturbed::{NOW, SESSION, add_flow, claim_request, drop_after, id, log_line, new_task, renew},
+    disturbed::{NOW, PATIENCE, SESSION, add_flow, claim_request, drop_after, id, log_line, new_task, renew},
     story,
 };
 
@@ -277,7 +277,8 @@ async fn get_in_the_way(url: &str, how: &str, is_locked: mpsc::Sender<()>) {
     let running = "SELECT id FROM information_schema.processlist WHERE db = database()
         AND id <> connection_id() AND info LIKE '%windlass_state%FOR UPDATE%'";
     let (mut seen, mut waits) = (0, 0_u64);
-    let until = Instant::now() + Duration::from_secs(4);
+    // A statement that has waited for 5 s fails, and the store sends it again.
+    let until = Instant::now() + PATIENCE;
     while seen < 4 {
         assert!(Instant::now() < until, "nobody waits");
         tokio::time::sleep(Duration::from_millis(25)).await;

@@ -6,9 +6,9 @@ use crate::{
     snapshot::fill,
 };
 
-const SLEEP: &str = "select sleep(1)";
+const SLEEP: &str = "select sleep(3)";
 const ASLEEP: &str = "select count(*) from information_schema.processlist
-        where db = database() and info = 'select sleep(1)'";
+        where db = database() and info = 'select sleep(3)'";
 
 #[test]
 fn a_takeover_of_a_lease_is_waited_for() {

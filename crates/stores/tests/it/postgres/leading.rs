@@ -6,7 +6,7 @@ use crate::{
     snapshot::fill,
 };
 
-const SLEEP: &str = "select pg_sleep(1)";
+const SLEEP: &str = "select pg_sleep(3)";
 const ASLEEP: &str = "select count(*) from pg_stat_activity
         where datname = current_database() and wait_event = 'PgSleep'";
 

@@ -1,5 +1,5 @@
-//! Counts the index entries that PostgreSQL reads for claims and releases. PostgreSQL plans these statements with the statistics of
-//! an empty table, or of a table without claimed attempts.
+//! Counts the index entries that PostgreSQL reads for claims and releases. PostgreSQL plans these statements with statistics
+//! from when the table was empty or had no claimed attempts.
 
 use windlass_conformance::{block_on, claim};
 use windlass_core::Millis;
@@ -18,7 +18,7 @@ const WAITING: u64 = 2_000;
 /// Claims, of 20 attempts each.
 const CLAIMS: usize = 10;
 
-/// Waits until all connections of the store have reported the index entries that they read, at least 200. Returns the number.
+/// Returns the number of index entries that the store has read. Waits until all its connections have reported: at least 200.
 fn read(database: &Database<'_, PostgresProduct>, index: &str) -> u64 {
     let read =
         format!("SELECT coalesce(idx_tup_read, 0) FROM pg_stat_user_indexes WHERE indexrelname = '{index}'");

@@ -204,7 +204,7 @@ impl Signature {
         Ok(self.raw(FIELD).map(parse).transpose()?.map(|callback| self.within(callback)))
     }
 
-    /// UUID of the group of this signature, if the group has a chord callback.
+    /// Group UUID of the signature. Absent if the group has no chord callback.
     pub(super) fn chord_group(&self) -> Option<String> {
         self.chord_callback().ok()??;
         self.group().ok().filter(|group| !group.is_empty())

@@ -58,15 +58,18 @@ fn a_broker_that_is_away_holds_up_its_own_queues_only() {
 fn a_worker_that_dies_with_a_step_is_replaced() {
     let Some(redis) = Redis::shared().unwrap() else { return };
     let mut far = Far::start(&redis.url(), None);
+    far.site.apply("{ flow: gated, steps: [ { name: gate, run: far.gate } ] }");
     let mut worker = far.far_worker(Way::Exchange);
-    let id = far.start_task("slow", "index=1");
+    let id = far.start_task("gated", "index=1");
     until("it has begun", || (!far.ran().is_empty()).then_some(()));
     worker.kill().unwrap();
     worker.wait().unwrap();
+    // The gate stays closed until here, so the killed worker cannot have finished the command.
+    far.site.open_gate_of("far");
     far.start_far_worker(Way::Exchange);
     let task = &far.wait(std::slice::from_ref(&id))[0];
     assert_eq!(task["status"], "succeeded", "{task}");
-    assert_eq!(far.ran().get(&format!("{id} wait")), Some(&2), "once for each worker");
+    assert_eq!(far.ran().get(&format!("{id} gate")), Some(&2), "once for each worker");
 }
 
 #[test]

@@ -118,7 +118,11 @@ fn a_message_that_comes_twice_fires_a_trigger_once() {
     assert_eq!(alarm["kind"], "message_refused");
     let dead = Far::receive(&url, &windlass_brokers::Queue::new(queue).dead().name);
     assert_eq!(dead, r#"{"id":2}"#);
-    let history = site.json(&["trigger", "history", "order"]);
+    // An entry is committed after the tasks.
+    let history = until("the history has two entries", || {
+        let history = site.json(&["trigger", "history", "order"]);
+        (history["items"].as_array()?.len() >= 2).then_some(history)
+    });
     let causes: Vec<&Value> =
         history["items"].as_array().unwrap().iter().map(|entry| &entry["cause"]).collect();
     assert_eq!(causes, ["message", "message"], "{history}");

@@ -19,7 +19,7 @@ use std::{
 use serde_json::Value;
 use windlass_brokers::{BrokerError, ConsumerSettings, Message, Queue};
 
-use crate::site::{PROGRAM, Site, store, until_within};
+use crate::site::{GATE, PROGRAM, Site, store, until_within};
 
 /// How long a task may take: all servers of these tests start at once, on two cores.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ steps:
 ";
 
 /// Every command notes that it ran, beside its module.
-const COMMANDS: [(&str, &str); 7] = [
+const COMMANDS: [(&str, &str); 8] = [
     ("far/check", r#"echo '{"checked": true}'"#),
     ("far/report", ""),
     ("near/init", r#"echo '{"ip": "10.0.0.7"}'"#),
@@ -50,6 +50,7 @@ const COMMANDS: [(&str, &str); 7] = [
     ("far/deduct", r#"case "$document" in *'"fail":true'*) echo 'no space left' >&2; exit 65;; esac"#),
     ("far/restore", ""),
     ("far/wait", "sleep 0.3"),
+    ("far/gate", GATE),
 ];
 
 /// How answers come back.

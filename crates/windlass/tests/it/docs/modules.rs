@@ -2,13 +2,12 @@
 
 use std::{
     io::{self, Write as _},
-    net::TcpListener,
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
 };
 
-use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis};
+use windlass_testkit::{ElasticMq, Kafka, RabbitMq, Redis, free_port};
 
 use super::{PROGRAM, run_parts};
 
@@ -58,7 +57,7 @@ fn jobs_over_kafka() {
     {
         return;
     }
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = free_port().unwrap().to_string();
     let jars = server.jars().display().to_string();
     let python = tempfile::tempdir().expect("temporary folder");
     symlink(PYTHON, python.path().join("python3")).expect("a link");

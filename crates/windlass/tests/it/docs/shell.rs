@@ -5,7 +5,7 @@ use std::{
     fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -15,6 +15,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use tempfile::TempDir;
+use windlass_testkit::free_port;
 
 use super::PROGRAM;
 
@@ -36,9 +37,7 @@ pub(super) struct Shell {
 impl Shell {
     pub(super) fn start(variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
-        // Nobody else takes the port in the moment between here and the server's start, as good as surely.
-        let address =
-            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port().expect("a port")));
         let programs = PathBuf::from(PROGRAM).parent().expect("a folder").to_owned();
         let inherited = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&inherited)))

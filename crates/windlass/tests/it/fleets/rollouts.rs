@@ -125,7 +125,10 @@ fn a_threshold_rolls_back_what_is_done_and_starts_nothing_more() {
     assert_eq!(tasks["items"].as_array().unwrap().iter().find(is_left), None);
     let alarms = site.json(&["alarm", "list"]);
     assert_eq!(alarms["items"][0]["kind"], "rollout_aborted", "{alarms}");
-    let history = site.json(&["rollout", "history", "r"]);
+    // The entry is committed after the status.
+    let history = until("the history has the end", || {
+        Some(site.json(&["rollout", "history", "r"])).filter(|all| all["items"][0]["event"] == "ended")
+    });
     let events: Vec<_> = history["items"].as_array().unwrap().iter().map(|entry| &entry["event"]).collect();
     assert_eq!(events, ["ended", "rolling_back", "aborted", "started"]);
 }

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use windlass_testkit::Proxy;
 
 use crate::{
     leaders::coordinators::{Kind, LEASE, Ledger, Process, on_each, run},
-    site::{text, until},
+    site::{has_handlers, text, until},
 };
 
 /// Acts all the time, from a process that the command started, and ignores SIGTERM.
@@ -20,8 +21,20 @@ const ENDS: &str = "trap 'echo $WINDLASS_FENCE term >> $0; exit 5' TERM
 
 /// A candidate whose command is this script.
 fn candidate(url: &str, name: &str, ledger: &Ledger, script: &str, options: &[&str]) -> Process {
+    candidate_for(LEASE, url, name, ledger, script, options)
+}
+
+/// The same with this lease.
+fn candidate_for(
+    lease: &str,
+    url: &str,
+    name: &str,
+    ledger: &Ledger,
+    script: &str,
+    options: &[&str],
+) -> Process {
     let file = ledger.file();
-    let start = ["lead", name, "--coordinator", url, "--lease", LEASE];
+    let start = ["lead", name, "--coordinator", url, "--lease", lease];
     let command = ["--", "sh", "-c", script, file.to_str().unwrap()];
     Process::start(&[&start[..], options, &command].concat(), &ledger.dir().join("log"))
 }
@@ -103,6 +116,9 @@ fn a_signal_is_passed_on_and_the_leader_resigns() {
         assert_eq!(ledger.reigns(), [fence, next]);
         // Where nothing runs yet, there is nothing to pass it on to.
         let mut third = candidate(&kind.url(), "signalled", &ledger, ENDS, &[]);
+        let pid = Pid::from_child(&third.0);
+        until("the third candidate catches SIGINT", || has_handlers(pid, &[Signal::INT]).then_some(()));
+        // The candidate catches signals before it campaigns: this gives it time to campaign.
         std::thread::sleep(Duration::from_millis(500));
         third.signal("INT");
         assert_eq!(third.code(), Some(130));
@@ -119,23 +135,27 @@ fn cut_off(network: &Proxy, ledger: &Ledger, terms: usize) {
 
 #[test]
 fn a_coordinator_that_is_away_for_a_moment_changes_nothing_and_for_long_ends_the_command() {
+    // A busy machine delays a renewal for less than this. The leader renews every 1.7 s: most of the outages meet a renewal. The
+    // rounds together take longer than the lease.
+    const LONG: &str = "10s";
     on_each(|kind| {
         let ledger = Ledger::new();
         let (network, url) = kind.proxied();
-        let mut first = candidate(&url, "cut-off", &ledger, ENDS, &[]);
+        let mut first = candidate_for(LONG, &url, "cut-off", &ledger, ENDS, &[]);
         let fence = first_fence(&ledger);
-        for _ in 0..3 {
+        for _ in 0..4 {
             network.cut();
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(Duration::from_secs(1));
             network.heal();
-            std::thread::sleep(Duration::from_millis(1200));
+            // A renewal in ZooKeeper only proves one that is 2.5 s older.
+            std::thread::sleep(Duration::from_millis(3500));
         }
         assert_eq!((ledger.reigns(), ledger.count("term")), (vec![fence], 0));
-        let second = candidate(&kind.url(), "cut-off", &ledger, ACTS, &[]);
+        let second = candidate_for(LONG, &kind.url(), "cut-off", &ledger, ACTS, &[]);
         cut_off(&network, &ledger, 1);
-        assert_eq!(ledger.reigns(), [fence], "it gets SIGTERM before anybody else leads");
         assert_eq!(first.code(), Some(12));
         let next = ledger.next_after(fence);
+        // The leader also wrote at its SIGTERM: no line of another leader is before that.
         assert_eq!(ledger.reigns(), [fence, next]);
         drop(second);
     });

@@ -87,6 +87,7 @@ fn prometheus_understands_the_metrics_the_rules_and_the_dashboard() {
         until("the task is there", || (site.json(&["task", "show", &id])["status"] == status).then_some(()));
     }
 
+    until("the alarm is raised", || scrape(&site).contains("\nwindlass_alarms_open 1\n").then_some(()));
     let scraped = scrape(&site);
     assert_eq!(promtool(&["check", "metrics"], &scraped), "");
     assert_eq!(promtool(&["check", "rules", file("alerts.yaml").to_str().unwrap()], ""), "");

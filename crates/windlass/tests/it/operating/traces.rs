@@ -248,8 +248,10 @@ fn a_trace_outlives_the_server_and_a_collector_that_is_away() {
     let pack = spans.iter().find(|span| span.name == "t.note").unwrap();
     assert_eq!((&pack.parent, task.attributes["windlass.task.outcome"].as_str()), (&task.id, "succeeded"));
     assert_eq!(noted(&site), [format!("{id}/pack 00-{trace}-{}-01", pack.id)]);
-    let metrics = site.get("/metrics");
-    assert!(metrics.contains("windlass_spans_exported_total 2\n"), "{metrics}");
+    // The server counts after the answer of the collector.
+    let metrics = until("the server counts both", || {
+        Some(site.get("/metrics")).filter(|metrics| metrics.contains("windlass_spans_exported_total 2\n"))
+    });
     assert!(metrics.contains("windlass_spans_dropped_total 0\n"), "{metrics}");
 }
 
