@@ -30,7 +30,10 @@ use crate::{
     deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::TaskCache},
     exchange::{Dispatching, sessions::LocalSessions},
     queries::{progress::ProgressBoard, queue_rates::QueueRates},
-    services::{DevicesChanged, LeaseRounds, announcing::Announcing, leading::Leading, offering::Offering},
+    services::{
+        DevicesChanged, announcing::Announcing, leading::Leading, offering::Offering,
+        stored_leases::StoredLeases,
+    },
 };
 
 /// Accepts tasks, hands out attempts, processes reports. Cheap to share; see the crate's page for the services that
@@ -48,7 +51,7 @@ pub struct Engine {
     pub(crate) messages: Signal,
     /// Set when sessions should be renewed in the store soon.
     pub(crate) polls_closed: Signal,
-    pub(crate) lease_rounds: LeaseRounds,
+    pub(crate) stored_leases: StoredLeases,
     pub(crate) counts: Counts,
     pub(crate) rounds: Rounds,
     pub(crate) progress: ProgressBoard,
@@ -289,7 +292,7 @@ impl Engine {
             timers: Signal::default(),
             messages: Signal::default(),
             polls_closed: Signal::default(),
-            lease_rounds: LeaseRounds::default(),
+            stored_leases: StoredLeases::default(),
             counts: Counts::default(),
             rounds: Rounds::default(),
             progress: ProgressBoard::default(),

@@ -57,7 +57,8 @@ impl Engine {
         if renewals.is_empty() {
             return Ok(());
         }
-        let told = Told { engine: self, sessions: renewals.iter().map(|renewal| renewal.session).collect() };
+        let sessions = renewals.iter().map(|renewal| renewal.session).collect();
+        let told = Told { engine: self, sessions, number: self.stored_leases.begin(now) };
         self.store.renew(renewals, now).await?;
         told.succeed();
         Ok(())
@@ -68,6 +69,8 @@ impl Engine {
 struct Told<'a> {
     engine: &'a Engine,
     sessions: Vec<SessionId>,
+    /// The number of the renewal.
+    number: u64,
 }
 
 impl Told<'_> {
@@ -78,7 +81,9 @@ impl Told<'_> {
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
-        if !self.sessions.is_empty() {
+        let has_failed = !self.sessions.is_empty();
+        self.engine.stored_leases.end(self.number, has_failed);
+        if has_failed {
             let mut sessions = self.engine.sessions.lock();
             self.sessions.iter().for_each(|session| sessions.untell(*session));
         }

@@ -4,53 +4,16 @@
 //! It must not wait for commits: during the wait this server would look suspended, and the silence of workers would not
 //! count. [`Reclaimer`](super::Reclaimer), which does wait, reclaims attempts of sessions that are over.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use windlass_core::Millis;
 use windlass_store::Now;
 
+use super::stored_leases::Absence;
 use crate::{Engine, EngineError, ExchangeAnswer, RoundsOf};
-
-/// If more time has passed since the last successful round, this server was suspended, and the silence of workers means
-/// nothing. Less than half of the shortest lease: a server that was suspended that long could not receive renewals in
-/// time.
-const AWAY_AFTER: Millis = Millis(400);
 
 /// Keeps leases.
 pub struct LeaseKeeper {
     engine: Arc<Engine>,
-}
-
-/// The rounds of an engine's lease keepers.
-#[derive(Debug, Default)]
-pub(crate) struct LeaseRounds {
-    last: Mutex<Option<Round>>,
-}
-
-/// The last successful round, and whether a later one failed.
-#[derive(Debug, Clone, Copy)]
-struct Round {
-    at: Millis,
-    /// A round after it failed.
-    has_failed: bool,
-}
-
-impl LeaseRounds {
-    fn last(&self) -> MutexGuard<'_, Option<Round>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether leases are current: the last round succeeded a moment ago. After this server was suspended, nothing may
-    /// be reclaimed from sessions before a round has given them new leases.
-    pub(crate) fn are_current(&self, now: Now) -> bool {
-        self.last().is_some_and(|round| !round.was_long_ago(now))
-    }
-}
-
-impl Round {
-    fn was_long_ago(&self, now: Now) -> bool {
-        now.mono.0 > self.at.0 + AWAY_AFTER.0
-    }
 }
 
 impl LeaseKeeper {
@@ -66,36 +29,31 @@ impl LeaseKeeper {
     /// When the store fails; the next round repeats the renewals.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
         self.engine.began.get_or_init(|| now);
-        let rounds = &self.engine.lease_rounds;
-        let before = *rounds.last();
-        let kept = self.round(before, now).await;
-        match &kept {
-            Ok(()) => *rounds.last() = Some(Round { at: now.mono, has_failed: false }),
-            Err(_) => {
-                if let Some(round) = rounds.last().as_mut() {
-                    round.has_failed = true;
-                }
-            }
-        }
+        let kept = self.round(now).await;
         self.engine.rounds.note(RoundsOf::LeaseKeeper, kept)
     }
 
-    async fn round(&self, before: Option<Round>, now: Now) -> Result<(), EngineError> {
+    async fn round(&self, now: Now) -> Result<(), EngineError> {
         self.end_polls(now);
-        if let Some(before) = before.filter(|before| before.was_long_ago(now)) {
-            self.return_from_away(before, now).await?;
+        let leases = &self.engine.stored_leases;
+        if let Some(absence) = leases.absence(now) {
+            self.return_from(absence, now).await?;
+            leases.forget_writes();
         }
         let renewals = self.engine.sessions.lock().take_renewals(now);
-        Ok(self.engine.renew(renewals, now).await?)
+        let has_renewed = !renewals.is_empty();
+        self.engine.renew(renewals, now).await?;
+        leases.kept(now, has_renewed);
+        Ok(())
     }
 
     /// Handles a time in which this server was suspended or could not reach the store. The silence of the workers that
     /// call this server then means nothing. If the store was unavailable, the silence of no worker means anything.
-    async fn return_from_away(&self, before: Round, now: Now) -> Result<(), EngineError> {
-        let ms = now.mono.0 - before.at.0;
-        if self.engine.store.cluster().is_some() && !before.has_failed {
+    async fn return_from(&self, absence: Absence, now: Now) -> Result<(), EngineError> {
+        let ms = now.mono.0 - absence.since.0;
+        if self.engine.store.cluster().is_some() && !absence.has_failed {
             tracing::warn!(ms, "this server stood still: its workers get a new lease");
-            self.engine.sessions.lock().note_unheard_since(before.at);
+            self.engine.sessions.lock().note_unheard_since(absence.since);
             return Ok(());
         }
         tracing::warn!(

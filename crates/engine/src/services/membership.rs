@@ -52,6 +52,15 @@ impl Membership {
     /// # Errors
     /// When the store fails; the leases of this server then expire.
     pub async fn run_once(&self, now: Now) -> Result<(), EngineError> {
+        let beat = self.beat(now).await;
+        if beat.is_err() {
+            // Other servers may not have reached the store either, and so not renewed their workers.
+            self.engine.stored_leases.fail(now);
+        }
+        beat
+    }
+
+    async fn beat(&self, now: Now) -> Result<(), EngineError> {
         let store = &self.engine.store;
         let servers = store.servers().await?;
         let confirmed = *self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);

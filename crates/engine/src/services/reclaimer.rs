@@ -49,7 +49,7 @@ impl Reclaimer {
     }
 
     async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {
-        if !self.engine.lease_rounds.are_current(now) {
+        if !self.engine.stored_leases.are_current(now) {
             return Ok(0);
         }
         let lost = self.engine.store.lost(now, self.engine.beside_damaged(ROUND_MAX)).await?;

@@ -23,6 +23,7 @@ use crate::world::World;
 pub(crate) enum Verb {
     Load,
     Commit,
+    /// Of sessions and of servers.
     Renew,
     /// Of locks by their names.
     Locks,
@@ -262,6 +263,7 @@ impl Claims for FaultyStore {
     }
 
     async fn forgive(&self, now: Now) -> Result<(), StoreError> {
+        self.pass(Verb::Renew).await?;
         self.store.forgive(now).await
     }
 
@@ -376,6 +378,7 @@ impl Queries for FaultyStore {
 #[async_trait]
 impl Members for FaultyStore {
     async fn register(&self, server: ServerState) -> Result<(), StoreError> {
+        self.pass(Verb::Renew).await?;
         self.store.register(server).await
     }
 

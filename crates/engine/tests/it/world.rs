@@ -128,7 +128,21 @@ impl World {
 
     /// Says that this server is there, as the program does every second.
     pub(crate) fn be_heard(&self) {
-        self.drive(self.membership.run_once(self.now())).unwrap();
+        self.try_to_be_heard().unwrap();
+    }
+
+    pub(crate) fn try_to_be_heard(&self) -> Result<(), EngineError> {
+        self.drive(self.membership.run_once(self.now()))
+    }
+
+    /// One round of the lease keeper alone.
+    pub(crate) fn keep_leases(&self) -> Result<(), EngineError> {
+        self.drive(self.lease_keeper.run_once(self.now()))
+    }
+
+    /// One round of the reclaimer alone. Returns the number of reclaimed attempts.
+    pub(crate) fn reclaim(&self) -> usize {
+        self.drive(self.reclaimer.run_once(self.now())).unwrap()
     }
 
     /// This server ends in order.

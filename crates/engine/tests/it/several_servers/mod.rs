@@ -2,6 +2,7 @@
 
 mod leading;
 mod leases;
+mod outages;
 mod servers;
 
 use std::sync::Arc;
