@@ -38,8 +38,8 @@ impl Reclaimer {
         Self { engine }
     }
 
-    /// Reclaims attempts of sessions that were silent for longer than their lease. Returns their number. It does
-    /// nothing if [`LeaseKeeper`](super::LeaseKeeper) has not run for a while.
+    /// Reclaims attempts of sessions that were silent for longer than their lease. Returns their number. Silence after the
+    /// last round of the [`LeaseKeeper`](super::LeaseKeeper) does not count if that was long ago.
     ///
     /// # Errors
     /// When the store fails; the next round repeats it.
@@ -49,10 +49,8 @@ impl Reclaimer {
     }
 
     async fn round(&self, led: Led, now: Now) -> Result<usize, EngineError> {
-        if !self.engine.stored_leases.are_current(now) {
-            return Ok(0);
-        }
-        let lost = self.engine.store.lost(now, self.engine.beside_damaged(ROUND_MAX)).await?;
+        let Some(judged_at) = self.engine.stored_leases.judged_at(now) else { return Ok(0) };
+        let lost = self.engine.store.lost(judged_at, self.engine.beside_damaged(ROUND_MAX)).await?;
         if lost.is_empty() || is_planted(Bug::NoLeaseExpiry) {
             return Ok(0);
         }
@@ -85,7 +83,7 @@ impl Reclaimer {
         let fallen = self.fallen_servers(now).await?;
         let item = |claimed: Claimed| {
             let is_death = !fallen.iter().any(|heard_at| *heard_at + SILENT_AFTER >= claimed.at);
-            Item::Lost { claimed, loss: Loss::Silent { at: now.mono, is_death } }
+            Item::Lost { claimed, loss: Loss::Silent { at: judged_at.mono, is_death } }
         };
         let items = self.engine.without_damaged(lost.into_iter().map(item));
         if items.is_empty() {

@@ -11,7 +11,7 @@ use std::{
 use windlass_core::Millis;
 use windlass_store::Now;
 
-/// If leases have not been current for longer, the silence of workers means nothing. Less than half of the shortest lease: a server
+/// If leases have not been current for longer, later silence of workers means nothing. Less than half of the shortest lease: a server
 /// that was suspended that long could not receive renewals in time.
 const AWAY_AFTER: Millis = Millis(400);
 
@@ -67,9 +67,11 @@ impl StoredLeases {
         self.state().fail(now.mono);
     }
 
-    /// Whether leases are current. Otherwise nothing may be reclaimed from sessions.
-    pub(super) fn are_current(&self, now: Now) -> bool {
-        self.state().current_until.is_some_and(|until| !is_long_ago(until, now))
+    /// The time at which the silence of workers is judged: now, or the time until which leases are current if that is long ago. None
+    /// before the first round of the lease keeper.
+    pub(super) fn judged_at(&self, now: Now) -> Option<Now> {
+        let until = self.state().current_until?;
+        Some(if is_long_ago(until, now) { Now { mono: until, ..now } } else { now })
     }
 
     /// The absence in which leases were not renewed, if it was long.

@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) engine: Arc<Engine>,
     committer: Committer,
     timekeeper: Timekeeper,
-    lease_keeper: LeaseKeeper,
+    pub(crate) lease_keeper: LeaseKeeper,
     reclaimer: Reclaimer,
     messenger: Messenger,
     change_poller: ChangePoller,
@@ -135,12 +135,12 @@ impl World {
         self.drive(self.membership.run_once(self.now()))
     }
 
-    /// One round of the lease keeper alone.
+    /// Runs one round of the lease keeper alone.
     pub(crate) fn keep_leases(&self) -> Result<(), EngineError> {
         self.drive(self.lease_keeper.run_once(self.now()))
     }
 
-    /// One round of the reclaimer alone. Returns the number of reclaimed attempts.
+    /// Runs one round of the reclaimer alone. Returns the number of reclaimed attempts.
     pub(crate) fn reclaim(&self) -> usize {
         self.drive(self.reclaimer.run_once(self.now())).unwrap()
     }

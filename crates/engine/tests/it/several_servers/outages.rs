@@ -1,4 +1,4 @@
-//! The store was unavailable for longer than any lease. No worker was silent, so none loses its attempts.
+//! Renewals do not reach the store, or reach it late. Workers that were not silent keep their attempts.
 
 use std::{pin::pin, sync::Arc, task::Poll};
 
@@ -80,4 +80,28 @@ fn workers_of_other_servers_were_not_silent() {
     other.be_heard();
     other.pass(500);
     assert_eq!(worker.report(&attempt.token, ok()), ReportStatus::Accepted);
+}
+
+#[test]
+fn a_slow_store_does_not_protect_a_worker_that_is_gone() {
+    const RENEWAL_MS: i64 = 600;
+    let (store, world, _) = two();
+    world.apply(flow("f", &["a"], 0));
+    let id = world.submit("f");
+    world.worker(1).take();
+    let mut worker = world.worker(2);
+    for _ in 0..40_000 / RENEWAL_MS {
+        worker.poll();
+        // The lease keeper renews a session that was renewed a moment ago.
+        worker.poll();
+        store.hold_next(Verb::Renew);
+        let mut round = pin!(world.lease_keeper.run_once(world.now()));
+        assert!(world.turn(round.as_mut()).is_pending());
+        world.be_away_unserved(RENEWAL_MS);
+        world.be_heard();
+        world.reclaim();
+        store.let_go();
+        world.drive(round.as_mut()).unwrap();
+    }
+    assert_eq!(world.task(id).state.steps[0].forward.attempt, 2);
 }
