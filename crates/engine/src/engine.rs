@@ -30,10 +30,7 @@ use crate::{
     deciding::{inbox::Inbox, latest_time::LatestTime, task_cache::TaskCache},
     exchange::{Dispatching, sessions::LocalSessions},
     queries::{progress::ProgressBoard, queue_rates::QueueRates},
-    services::{
-        DevicesChanged, announcing::Announcing, leading::Leading, offering::Offering,
-        stored_leases::StoredLeases,
-    },
+    services::{DevicesChanged, StoredLeases, announcing::Announcing, leading::Leading, offering::Offering},
 };
 
 /// Accepts tasks, hands out attempts, processes reports. Cheap to share; see the crate's page for the services that

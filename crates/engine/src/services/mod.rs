@@ -17,7 +17,7 @@ mod queue_publisher;
 mod reclaimer;
 mod rollout_keeper;
 mod rounds;
-pub(crate) mod stored_leases;
+mod stored_leases;
 mod timekeeper;
 mod trigger_keeper;
 mod trouble;
@@ -39,6 +39,7 @@ pub use queue_publisher::{QueuePublisher, QueuePublisherSettings, RESULTS_GROUP,
 pub use reclaimer::Reclaimer;
 pub use rollout_keeper::RolloutKeeper;
 pub use rounds::*;
+pub(crate) use stored_leases::StoredLeases;
 pub use timekeeper::Timekeeper;
 pub use trigger_keeper::{TRIGGERS_READ_EVERY, TriggerKeeper};
 pub use trouble::Trouble;
