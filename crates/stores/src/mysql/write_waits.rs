@@ -3,7 +3,7 @@
 use windlass_core::{Free, Ready, TaskId, Waiting};
 
 use super::script::{Cell, Script, cells};
-use crate::rows::{WaitWrite, Writes, fairness_bytes, free_code, to_integer};
+use crate::rows::{WaitBefore, WaitWrite, Writes, fairness_bytes, free_code, to_integer};
 
 const HEAD: &str = "INSERT INTO windlass_wait (task, act, attempt, due_at, module, command, fairness, place,
     ready_at, timeout, free, queue, kept_back)";
@@ -30,8 +30,10 @@ pub(super) fn add_waits(script: &mut Script, writes: &Writes) {
         }
         for (act, wait) in &write.waits {
             match wait {
-                WaitWrite::Put { waiting, keeps_claim: true } => keep.push(row(id, *act, waiting, true)),
-                WaitWrite::Put { waiting, keeps_claim: false } => put.push(row(id, *act, waiting, false)),
+                WaitWrite::Put { waiting, before: WaitBefore::Claimed } => {
+                    keep.push(row(id, *act, waiting, true));
+                }
+                WaitWrite::Put { waiting, .. } => put.push(row(id, *act, waiting, false)),
                 // Nothing is waited for, and the attempt was handed out before.
                 WaitWrite::Rest { attempt } => {
                     let mut rest = cells![id, *act, *attempt];

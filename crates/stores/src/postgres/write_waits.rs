@@ -4,17 +4,21 @@ use uuid::Uuid;
 use windlass_core::{Ready, Waiting};
 
 use super::connection::{Batch, parameters};
-use crate::rows::{WaitWrite, Writes, fairness_bytes, free_code, to_integer};
+use crate::rows::{WaitBefore, WaitWrite, Writes, fairness_bytes, free_code, to_integer};
 
-/// A row that is new or says something else now: nobody has its attempt.
-const PUT: &str = "INSERT INTO windlass_wait
+/// A row that is new. `ON CONFLICT` would write every row twice: first as a speculation, then as confirmed.
+const INSERT: &str = "INSERT INTO windlass_wait
     (task, act, attempt, due_at, module, command, fairness, rank, ready_at, timeout, free)
     SELECT * FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::bytea[],
-                         $8::int8[], $9::int8[], $10::int8[], $11::int2[])
-    ON CONFLICT (task, act) DO UPDATE SET attempt = excluded.attempt, due_at = excluded.due_at,
-        module = excluded.module, command = excluded.command, fairness = excluded.fairness,
-        rank = excluded.rank, ready_at = excluded.ready_at, timeout = excluded.timeout, free = excluded.free,
-        session = NULL, claim = NULL, claimed_at = NULL, timeout_at = NULL";
+                         $8::int8[], $9::int8[], $10::int8[], $11::int2[])";
+/// A row that says something else now: nobody has its attempt.
+const RENEW: &str = "UPDATE windlass_wait w SET attempt = n.attempt, due_at = n.due_at, module = n.module,
+        command = n.command, fairness = n.fairness, rank = n.rank, ready_at = n.ready_at, timeout = n.timeout,
+        free = n.free, session = NULL, claim = NULL, claimed_at = NULL, timeout_at = NULL
+    FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::bytea[],
+                $8::int8[], $9::int8[], $10::int8[], $11::int2[])
+         AS n (task, act, attempt, due_at, module, command, fairness, rank, ready_at, timeout, free)
+    WHERE w.task = n.task AND w.act = n.act";
 /// The same of an attempt that the session has that has it.
 const KEEP: &str = "UPDATE windlass_wait w SET due_at = n.due_at, module = n.module, command = n.command,
         fairness = n.fairness, rank = n.rank, ready_at = n.ready_at, timeout = n.timeout, free = n.free
@@ -34,7 +38,7 @@ const DELETE_ALL: &str = "DELETE FROM windlass_wait WHERE task = ANY($1::uuid[])
 
 /// Adds statements that write what tasks wait for.
 pub(super) fn add_waits<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
-    let (mut put, mut keep) = (Rows::default(), Rows::default());
+    let (mut insert, mut renew, mut keep) = (Rows::default(), Rows::default(), Rows::default());
     let (mut rest_tasks, mut rest_acts, mut rest_attempts) = (Vec::new(), Vec::new(), Vec::new());
     let (mut tasks, mut acts, mut ended) = (Vec::new(), Vec::new(), Vec::new());
     for write in writes.tasks.values() {
@@ -45,8 +49,11 @@ pub(super) fn add_waits<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
         }
         for (act, wait) in &write.waits {
             match wait {
-                WaitWrite::Put { waiting, keeps_claim: true } => keep.add(id, *act, waiting),
-                WaitWrite::Put { waiting, keeps_claim: false } => put.add(id, *act, waiting),
+                WaitWrite::Put { waiting, before } => match before {
+                    WaitBefore::Absent => insert.add(id, *act, waiting),
+                    WaitBefore::Unclaimed => renew.add(id, *act, waiting),
+                    WaitBefore::Claimed => keep.add(id, *act, waiting),
+                },
                 WaitWrite::Rest { attempt } => {
                     rest_tasks.push(id);
                     rest_acts.push(*act);
@@ -64,7 +71,8 @@ pub(super) fn add_waits<'w>(batch: &mut Batch<'w>, writes: &'w Writes) {
     batch.add_for(tasks.len(), DELETE, parameters![tasks, acts]);
     batch.add_for(rest_tasks.len(), REST, parameters![rest_tasks, rest_acts, rest_attempts]);
     keep.add_to(batch, KEEP);
-    put.add_to(batch, PUT);
+    renew.add_to(batch, RENEW);
+    insert.add_to(batch, INSERT);
 }
 
 /// Rows of waits, column by column.

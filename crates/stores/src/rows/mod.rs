@@ -32,7 +32,8 @@ mod version;
 
 pub(crate) use archive::{Direct, ENQUEUED, FILLED, RESERVED, RowArchive, SNAPSHOT_LOST, schema, submit_key};
 pub(crate) use batch::{
-    Found, FoundLock, FoundWait, Keys, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, commit, decide, find,
+    Found, FoundLock, FoundWait, Keys, SubmitKeyWrite, TaskWrite, WaitBefore, WaitWrite, Writes, commit,
+    decide, find,
 };
 pub(crate) use claims::{Blocked, Candidate, KeyTurn, KeysInTurn, sessions, write_turn};
 pub(crate) use columns::Columns;

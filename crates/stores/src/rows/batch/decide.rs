@@ -13,7 +13,8 @@ use windlass_store::{
 };
 
 use crate::rows::{
-    Found, FoundLock, FoundWait, SubmitKeyWrite, TaskWrite, WaitWrite, Writes, act_code, wakeup_code,
+    Found, FoundLock, FoundWait, SubmitKeyWrite, TaskWrite, WaitBefore, WaitWrite, Writes, act_code,
+    wakeup_code,
 };
 
 /// A decided batch.
@@ -134,7 +135,12 @@ impl Deciding {
             let write = match waiting {
                 Some(waiting) => {
                     (row.attempt, row.is_ready) = (waiting.attempt, waiting.ready.is_some());
-                    WaitWrite::Put { waiting: waiting.clone(), keeps_claim }
+                    let before = match (row.is_stored, keeps_claim) {
+                        (false, _) => WaitBefore::Absent,
+                        (true, false) => WaitBefore::Unclaimed,
+                        (true, true) => WaitBefore::Claimed,
+                    };
+                    WaitWrite::Put { waiting: waiting.clone(), before }
                 }
                 None => forget(change, wakeup, row),
             };

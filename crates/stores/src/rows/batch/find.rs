@@ -71,6 +71,7 @@ fn task(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
 fn wait(found: &mut Found, row: &impl Columns) -> Result<(), Fault> {
     let claim = row.optional_number(3)?.zip(row.optional_id(4)?);
     let wait = FoundWait {
+        is_stored: true,
         attempt: small(row.number(2)?),
         claim: claim.map(|(number, session)| (from_integer(number), SessionId(session))),
         handed_out: row.optional_number(5)?.map(small),

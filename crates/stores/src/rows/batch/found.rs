@@ -57,6 +57,8 @@ impl FoundLock {
 /// A row of what a task waits for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FoundWait {
+    /// The database has the row.
+    pub(crate) is_stored: bool,
     /// Number of the attempt.
     pub(crate) attempt: u32,
     /// The claim's number and session, if a session has it.

@@ -10,4 +10,4 @@ mod writes;
 pub(crate) use decide::decide;
 pub(crate) use found::{Found, FoundLock, FoundWait};
 pub(crate) use keys::Keys;
-pub(crate) use writes::{SubmitKeyWrite, TaskWrite, WaitWrite, Writes};
+pub(crate) use writes::{SubmitKeyWrite, TaskWrite, WaitBefore, WaitWrite, Writes};

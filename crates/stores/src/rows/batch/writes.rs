@@ -91,12 +91,12 @@ pub(crate) struct TaskWrite {
 /// What becomes of a row of waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WaitWrite {
-    /// It says this. A row that was there keeps the attempt handed out last, and with `keeps_claim` its claim.
+    /// It says this. A row that was there keeps the attempt handed out last.
     Put {
         /// What is waited for.
         waiting: Waiting,
-        /// The session that has the attempt still has it.
-        keeps_claim: bool,
+        /// The row before.
+        before: WaitBefore,
     },
     /// It goes.
     Delete,
@@ -105,6 +105,17 @@ pub(crate) enum WaitWrite {
         /// That attempt.
         attempt: u32,
     },
+}
+
+/// A row of waits before it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitBefore {
+    /// There was none.
+    Absent,
+    /// It loses its claim, if it has one.
+    Unclaimed,
+    /// The session that has the attempt still has it.
+    Claimed,
 }
 
 impl Writes {

@@ -1,8 +1,10 @@
 //! Counts the index entries that PostgreSQL reads for claims and releases. PostgreSQL plans these statements with statistics
 //! from when the table was empty or had no claimed attempts.
 
+use std::sync::Arc;
+
 use windlass_conformance::{block_on, claim};
-use windlass_core::Millis;
+use windlass_core::{Flow, Millis};
 use windlass_store::{Change, Claimed, Claims as _, Limit, LimitChange, Outcome, Starts, Store};
 use windlass_testkit::{Database, PostgresProduct};
 
@@ -37,13 +39,14 @@ fn analyze(database: &Database<'_, PostgresProduct>) {
     database.ask("VACUUM ANALYZE windlass_wait").unwrap();
 }
 
-/// Commits many tasks of one queue, and this change.
-fn fill(store: &dyn Store, change: Option<Change>) {
+/// Commits many tasks of one queue, and this change. Returns their flow.
+fn fill(store: &dyn Store, change: Option<Change>) -> Arc<Flow> {
     let flow = add_flow(store);
     renew(store);
     let changes: Vec<Change> = (1..=WAITING).map(|number| new_task(&flow, number)).chain(change).collect();
     let outcomes = block_on(store.commit(changes)).unwrap();
     assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Committed));
+    flow
 }
 
 fn claim_all(store: &dyn Store) -> Vec<Claimed> {
@@ -87,4 +90,20 @@ fn what_is_claimed_is_not_read_as_a_whole() {
     drop(store);
     let read = read(&database, "windlass_wait_claimed");
     assert!(read < 5_000, "{read} entries");
+}
+
+/// It would read the entries of attempts that were claimed a moment ago, with each commit.
+#[test]
+fn a_server_that_is_alone_does_not_search_for_ready_attempts_to_notify_others() {
+    const COMMITS: u64 = 1_000;
+    let Some(database) = database() else { return };
+    let store = open(&database.url()).unwrap();
+    let flow = fill(&*store, None);
+    claim_all(&*store);
+    for number in WAITING + 1..=WAITING + COMMITS {
+        block_on(store.commit(vec![new_task(&flow, number)])).unwrap();
+    }
+    drop(store);
+    let read = read(&database, "windlass_wait_ready");
+    assert!(read < COMMITS, "{read} entries");
 }
